@@ -64,6 +64,9 @@ crash-stores: setup ## kill real drivers KILLS times (200) in total while they c
 test-stores: setup ## run jobs between buckets of a real S3 server with faults; compiles the server once, which needs go and three minutes
 	@$(TESTS) stores -- --ignore=tests/stores/crash $(ARGS)
 
+test-metastore: setup ## test table names and their flips on a real Hive metastore, in three minutes; fetches its jars once (130 MB)
+	@$(TESTS) metastore -- $(ARGS)
+
 test-monitoring: setup ## test alerts and dashboards with a real Prometheus, in a minute; compiles it once, which needs go
 	@$(TESTS) monitoring -- $(ARGS)
 
@@ -157,4 +160,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean
+.PHONY: help setup demo demo-kafka test test-rest test-all test-metastore test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean

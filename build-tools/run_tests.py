@@ -30,7 +30,7 @@ from xml.etree import ElementTree as ET
 ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
-OWN_LANE = {"crash", "e2e", "monitoring", "stores"}
+OWN_LANE = {"crash", "e2e", "metastore", "monitoring", "stores"}
 SPLIT = {"attack", "control_plane"}
 """Folders whose subfolders are suites."""
 

@@ -1,13 +1,17 @@
-"""A run as lines: for logs, and as JSON for programs."""
+"""Runs of jobs: as lines for logs, as JSON for programs, and the recorded ones of this machine."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
 
+from backfill_spark.control.history import HISTORY_FILE, RecordedRun, recorded_runs
 from backfill_spark.driver.lines import GOODBYE_S, Lines, clock, json_line, progress_document, progress_in
 
-__all__ = ["GOODBYE_S", "Lines", "clock", "current_time", "json_line", "progress_document", "progress_in"]
+__all__ = [
+    "GOODBYE_S", "HISTORY_FILE", "Lines", "RecordedRun", "clock", "current_time", "json_line", "progress_document",
+    "progress_in", "recorded_runs",
+]  # fmt: skip
 
 
 def current_time() -> datetime:

@@ -306,7 +306,7 @@ class TestAJobOnAJob:
 
 
 class TestRowsThatBecomeVisibleTogether:
-    """`publish: WhenComplete` and `WhenVerified`: no row is visible before all of them are there, and then all are (ADR 0042)."""
+    """`publish: WhenComplete` and `WhenVerified`: no row is visible before all of them are there, and then all are (ADR 0041)."""
 
     @pytest.mark.parametrize("strategy", WITH_KNOB["hidden"])
     @pytest.mark.parametrize("seed", range(60))

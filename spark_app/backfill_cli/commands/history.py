@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from backfill import Settings
-from backfill.history import RecordedRun, recorded_runs
-from backfill.lines import current_time
+from backfill.lines import RecordedRun, current_time, recorded_runs
 from backfill_cli.commands.options import FILE, JOB, job_of
 from backfill_console.commands.history import RunRow, history_lines, seconds_of
 

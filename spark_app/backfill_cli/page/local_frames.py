@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from backfill.history import RecordedRun
+from backfill.lines import RecordedRun
 from backfill_api.amounts import counted
 from backfill_console.facts import state_of
 from backfill_console.frame import JobFrame

@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 
 from backfill import BackfillError, NotRunningError, Progress, Receipt
 from backfill.control import Client, drivers, find
-from backfill.history import HISTORY_FILE, RecordedRun, recorded_runs
-from backfill.lines import clock, current_time
+from backfill.lines import HISTORY_FILE, RecordedRun, clock, current_time, recorded_runs
 from backfill_api.wire import Ack, Command, PauseCommand, ThrottleCommand
 from backfill_cli.page.all_local_jobs import switch_all, switch_of
 from backfill_cli.page.local_frames import job_of_run, row_of_driver, row_of_run, row_of_silent

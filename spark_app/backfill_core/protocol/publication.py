@@ -1,4 +1,4 @@
-"""Publication: staged files become visible together, in one commit (ADR 0042).
+"""Publication: staged files become visible together, in one commit (ADR 0041).
 
 state of the publication                    the target's rows      files of finished work
 -----------------------------------------   --------------------   -------------------------------------------------

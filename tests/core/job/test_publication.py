@@ -1,4 +1,4 @@
-"""Rows that become visible together: the manifest, and the commits of a job that publishes late (ADR 0042)."""
+"""Rows that become visible together: the manifest, and the commits of a job that publishes late (ADR 0041)."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Rows of a job become visible in one commit: once they are complete, or once they are verified (ADR 0042)."""
+"""Rows of a job become visible in one commit: once they are complete, or once they are verified (ADR 0041)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows that no reader of the simulated target sees yet, because they become visible together (ADR 0042)."""
+"""Rows that no reader of the simulated target sees yet, because they become visible together (ADR 0041)."""
 
 from __future__ import annotations
 

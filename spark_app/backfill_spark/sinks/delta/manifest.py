@@ -1,4 +1,4 @@
-"""The manifest of staged files: files next to them that list what a later commit makes visible (ADR 0042).
+"""The manifest of staged files: files next to them that list what a later commit makes visible (ADR 0041).
 
 `<table>/backfill-<job hash>/_manifest/<number>.jsonl`: a header, a line for each file, and the SHA-256 of all of that. VACUUM ignores
 the folder because of its underscore; the job removes it at its end. The state names each part with a digest over its files.

@@ -1,4 +1,4 @@
-"""Commits of a job whose rows become visible together: commits of a manifest, and the one that publishes its files (ADR 0042)."""
+"""Commits of a job whose rows become visible together: commits of a manifest, and the one that publishes its files (ADR 0041)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of the staged files alone, so that a receipt can read them before they are visible (ADR 0042).
+"""A table of the staged files alone, so that a receipt can read them before they are visible (ADR 0041).
 
 Its log lies in the manifest's folder and names the files by absolute paths, as that of a shallow clone does. So Delta itself applies
 partition values, column mapping and deletion vectors. No reader of the target sees it.
