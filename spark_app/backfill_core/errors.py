@@ -235,7 +235,7 @@ class NotRepairableError(BackfillError):
     """The target of this job cannot be repaired; the message names the field or the property, and nothing was changed."""
 
     reason = "NotRepairable"
-    exit_code = 59
+    exit_code = 36
 
 
 class SourceAheadError(BackfillError):

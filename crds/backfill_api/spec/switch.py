@@ -21,9 +21,12 @@ class FlipSpec(Model):
     """Change of the name under which readers and writers find the table."""
 
     model_config = cel(
-        ("(self.type in ['HiveTable', 'View']) == has(self.name)", "name belongs to the types HiveTable and View"),
         (
-            "(self.type == 'Command') == (has(self.command) && self.command.size() > 0)",
+            "(has(self.type) && self.type in ['HiveTable', 'View']) == has(self.name)",
+            "name belongs to the types HiveTable and View",
+        ),
+        (
+            "(has(self.type) && self.type == 'Command') == (has(self.command) && self.command.size() > 0)",
             "command belongs to type Command",
         ),
     )

@@ -124,6 +124,7 @@ REASONS: Final = {
     "JavaDied": "Spark's Java process ended, most often because it ran out of memory.",
     "SessionUnfit": "The given Spark session cannot run a job; the message shows the settings that it lacks.",
     "NotFinished": "The command needs a finished job.",
+    "NotRepairable": "The target of this job cannot be repaired.",
     "JarsMissing": "Delta's jars are missing and cannot be fetched; the message names them.",
     "JavaMissing": "Java is missing, does not start, or is a version that Spark does not support.",
     "StateMismatch": "The target holds the state of another spec.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from backfill import Settings
@@ -23,7 +25,6 @@ def ui(port: int) -> None:
         raise click.UsageError(
             f"--port {port} cannot be used: {error.strerror}. Leave it out for a free one."
         ) from error
-    try:
+    with suppress(KeyboardInterrupt):  # the server passes Ctrl-C on, unless its last task has ended already
         serve(LocalJobs(Settings.from_environ().state_dir), opened, lambda link: click.echo(f"open {link}"))
-    except KeyboardInterrupt:
-        click.echo("the page has ended; the jobs continue", err=True)
+    click.echo("the page has ended; the jobs continue", err=True)

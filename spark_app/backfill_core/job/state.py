@@ -14,12 +14,12 @@ from typing import Any
 from backfill_api.spec.bounds import MESSAGE_MAX
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
-from backfill_core.job.refresh import Refresh
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.publication import Publication
 from backfill_core.protocol.quarantine import Quarantine
 from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
+from backfill_core.protocol.refresh import Refresh
 from backfill_core.protocol.stored_fields import HINT, StoredFields, check_numbers
 from backfill_core.protocol.work import Position
 

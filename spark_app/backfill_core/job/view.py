@@ -28,7 +28,6 @@ from backfill_core.job.phase import (
     stop_in,
 )
 from backfill_core.job.publishing import is_hidden, may_publish, needs_audit
-from backfill_core.job.refresh import Refresh
 from backfill_core.job.source_watch import SourceWatch
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import RECEIPT, START, StepTimeline, begin
@@ -37,6 +36,7 @@ from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.receipt import TableReceipt
+from backfill_core.protocol.refresh import Refresh
 from backfill_core.protocol.strategy import CommitRequest, Facts, JobWarning, Permits, Strategy, StrategyView
 
 AUDITING = "comparing the copied rows with the source before they become visible"

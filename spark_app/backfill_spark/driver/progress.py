@@ -20,7 +20,6 @@ from backfill_api.status.progress import (
     StepProgress,
 )
 from backfill_core.job.controls import Controls
-from backfill_core.job.refresh import Refresh
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import Step
 from backfill_core.job.view import JobView
@@ -29,6 +28,7 @@ from backfill_core.positions.offsets import Largest
 from backfill_core.positions.partitions import PartitionRows
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.eta import Eta
+from backfill_core.protocol.refresh import Refresh
 from backfill_core.protocol.strategy import JobWarning, StoredSummary
 from backfill_core.protocol.work import Position
 from backfill_spark.control.wire import format_timestamp

@@ -28,11 +28,11 @@ from backfill_core.job.after_end import (
     describe_early_stop,
     expired_after_end,
 )
-from backfill_core.job.refresh import Refresh
 from backfill_core.job.state import JobState
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.receipt import TableReceipt
+from backfill_core.protocol.refresh import Refresh
 from backfill_core.protocol.work import Position
 
 WHOLE = TableReceipt(3, 9, 1, 100, 256, "", (), 1.0)

@@ -39,7 +39,7 @@ def sides(spark, tmp_path):
         return TableComparison(
             source=PinnedSource(source, source.pinned).compared(source.version, done, prefix), sink=sink,
             transform=Transform(None, where), key=("id",), vnodes=16, mode=APPEND, source_version=source.version,
-            source_position="version 1", target_version=version, complete=done is None,
+            source_position="version 1", target_version=version, read_version=version, complete=done is None,
             head=lambda: source.head().position, files=None, check=lambda: None,
         )  # fmt: skip
 
@@ -100,7 +100,7 @@ class TestAReceiptOfATopicThatIsCompacted:
             source=ComparedRows(records, lambda: 2, None, (OffsetRange("0", 0, 3),), lambda _: newer if later else None),
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("key",), job_id="j"),
             transform=folding(Transform(("key", "value")), records.limit(0), ("key",)), key=("key",), vnodes=4, mode=UPSERT,
-            source_version=None, source_position="3", target_version=0, complete=True, head=lambda: {"0": 10},
+            source_version=None, source_position="3", target_version=0, read_version=0, complete=True, head=lambda: {"0": 10},
             files=None, check=lambda: None,
         )  # fmt: skip
 
@@ -121,7 +121,7 @@ class TestAReceiptOfATopicThatIsCompacted:
             source=ComparedRows(records, lambda: 3, None, (OffsetRange("0", 0, 3),), lambda _: records if later else None),
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j"),
             transform=parsing(Transform(None), records.limit(0)), key=(), vnodes=4, mode=APPEND,
-            source_version=None, source_position="3", target_version=0, complete=True, head=lambda: {"0": 10},
+            source_version=None, source_position="3", target_version=0, read_version=0, complete=True, head=lambda: {"0": 10},
             files=None, check=lambda: None,
         )  # fmt: skip
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import click
 
 from backfill_kubectl.commands.options import OPERATOR_NAMESPACE, Session, cluster_options
@@ -27,8 +29,7 @@ def ui(session: Session, port: int, everywhere: bool, operator_namespace: str) -
         raise click.UsageError(
             f"--port {port} cannot be used: {error.strerror}. Leave it out for a free one."
         ) from error
-    try:
+    with suppress(KeyboardInterrupt):  # the server passes Ctrl-C on, unless its last task has ended already
         jobs = ClusterJobs(api, namespace, everywhere=everywhere, operator_namespace=operator_namespace)
         serve(jobs, opened, lambda link: click.echo(f"open {link}"))
-    except KeyboardInterrupt:
-        click.echo("the page has ended; the jobs continue", err=True)
+    click.echo("the page has ended; the jobs continue", err=True)

@@ -15,7 +15,9 @@ STATUS_BYTES_MAX: Final = 24 * 1024
 CUTS: Final = ((1024, 16), (512, 8), (256, 8), (128, 4), (64, 2), (32, 2), (16, 1), (8, 1))
 """Most characters of a text, and most entries of a list, in the order in which they are tried. Only forged reports need the last ones."""
 
-_WHOLE_TEXTS: Final = frozenset({"digest", "mismatchMap", "grid", "eta", "until", "lastCommitTime", "verifiedAt"})
+_WHOLE_TEXTS: Final = frozenset(
+    {"digest", "mismatchMap", "grid", "eta", "until", "lastCommitTime", "publish", "verifiedAt"}
+)
 _WHOLE_LISTS: Final = frozenset({"largest", "partitions", "steps"})
 """Fields that are of no use in part."""
 

@@ -1,6 +1,6 @@
 """Measure how long a switch-over keeps writers waiting: a source with one commit a second, a driver that follows, incremental files.
 
-    python tests/benchmarks/switch_gap.py --switches 20
+    python tests/benchmarks/alone/switch_gap.py --switches 20
 
 Two figures for each switch: the time that the command reports, and the time between the last order that the source accepted and the first
 that the target accepted, of a writer that tries again every 50 ms.
@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import itertools
 

@@ -1,6 +1,6 @@
 """Measures a repair in one warm session: of 4 damaged vnodes beside a receipt and a MERGE, and of 4 damaged files beside a decoded copy.
 
-python tests/benchmarks/repair.py --rows 8000000 --runs 3 --scratch /tmp/repair
+python tests/benchmarks/alone/repair.py --rows 8000000 --runs 3 --scratch /tmp/repair
 """
 
 import argparse
@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from support.tables.jobs import job, make_orders
 

@@ -1,6 +1,6 @@
 """Measure the time from the fence of a driver that has just started to its first commit with rows, for files of 1,000,000 rows.
 
-    python tests/benchmarks/first_rows.py --runs 5 [--beside ../other-checkout] [--kinds decoded,computed]
+    python tests/benchmarks/alone/first_rows.py --runs 5 [--beside ../other-checkout] [--kinds decoded,computed]
 
 Each run has a new process, a new Java and a new target. Two checkouts take turns. Figures are medians; the bar is 2 s.
 """
@@ -18,7 +18,7 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.tables.jobs import write_yaml  # noqa: E402

@@ -1,6 +1,6 @@
 """Measure barriers on a target with a log of 100,000 commits, while its expired files are deleted, and without that.
 
-    python tests/benchmarks/long_log.py [--commits 100000] [--barriers 40] [--runs 1] [--beside ../other-checkout]
+    python tests/benchmarks/alone/long_log.py [--commits 100000] [--barriers 40] [--runs 1] [--beside ../other-checkout]
 
 The times of the files span 45 days, so with the default retention of 30 days a third of them has expired. Each side has a separate
 Java and a separate copy of the log, and makes one commit a second. The bar: the 99th percentile is not worse than without deletions.
@@ -19,7 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SPAN_S, INTERVAL_S = 45 * 86_400, 1.0
 CHECKPOINT = 10
 """Version of the first checkpoint; the commit of this version is repeated."""
