@@ -159,7 +159,7 @@ class UnsupportedSourceFeatureError(BackfillError):
 
 
 class TargetNotFoundError(BackfillError):
-    """The target is named in a catalog that has neither the table nor a location for it."""
+    """The catalog has no place for the target's name, or the name points to a folder without a table."""
 
     reason = "TargetNotFound"
     exit_code = 31
@@ -194,13 +194,13 @@ class ChangeFeedMissingError(BackfillError):
 
 
 class SourceReplacedError(BackfillError):
-    """The source table was dropped and created again, or restored, while the job ran."""
+    """The source table was dropped and created again, or restored, or its name points to another table."""
 
     reason = "SourceReplaced"
     exit_code = 44
 
 
-RECREATED_HINT = "The source was deleted and created again: give the job another jobId and another target."
+RECREATED_HINT = "The source was deleted and created again, or its name points to another table: give the job another jobId and another target."
 
 
 class SchemaChangedError(BackfillError):

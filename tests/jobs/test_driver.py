@@ -268,14 +268,19 @@ class TestATargetInTheCatalog:
         assert spark.table(name).count() == ROWS
 
     @pytest.mark.parametrize(
-        ("name", "missing"), [("nowhere.orders", "schema nowhere"), ("lake.shop.orders", "catalog lake")]
+        ("name", "missing"),
+        [
+            ("nowhere.orders", "schema nowhere does not exist"),
+            ("lake.shop.orders", "catalog lake does not exist"),
+            ("`or ders`", "'`or ders`': the catalog creates no table with the name 'or ders'"),
+        ],
     )
     def test_without_a_place_is_refused(self, world, name, missing):
         """A table at a guessed place would not be found again; the part of the name that does not exist is named (fault K9)."""
         outcome = self.run(world, name)
 
         assert_ending(outcome, "InvalidSpec")
-        assert f"spec.target.delta.table: {missing} does not exist" in outcome.message
+        assert f"spec.target.delta.table: {missing}" in outcome.message
 
     def test_with_the_catalog_in_its_name_is_made(self, spark, world, name):
         """It is the same table as without."""

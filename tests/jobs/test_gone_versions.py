@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from support.endings import assert_ending
 from support.tables.jobs import forget_before, job, make_orders
 from support.tables.oracle import seals, violations
 from support.tables.other_engine import update
@@ -81,3 +82,22 @@ class TestAJobThatFollows:
         forget_before(spark, place.source, 1)
 
         assert place.run(after="Follow").reason == "SourceReplaced"
+
+
+class TestACopyThatWasStopped:
+    """A job belongs to the table that it pinned, not to a path."""
+
+    def test_a_stopped_copy_notices_another_table_with_the_same_files(self, spark, place):
+        """Versions and files have the same names, so only the id of the table differs."""
+        stop = StopSignal()
+        stopped = place.run(
+            lambda progress: progress.rows_done and stop.ask(force=False), stop, throttle={"rowsPerSecond": 50}
+        )
+        shutil.rmtree(place.source)
+        make_orders(spark, place.source, 400, files=2)
+
+        outcome = place.run()
+
+        assert stopped.outcome == "Stopped"
+        assert 0 < seals(place.target)[-1].state["rowsDone"] < 400
+        assert_ending(outcome, "SourceReplaced")

@@ -1,17 +1,23 @@
 """Whole jobs between names of a real metastore: planned, resumed, and refused if a name or the metastore fails."""
 
 import shutil
+from pathlib import Path
 
 import pytest
+from pyspark.sql.types import LongType, StructType
 from support.endings import assert_ending
+from support.metastore.contents import by_name
 from support.tables.jobs import document, make_orders
 from support.tables.other_engine import update
 
 from backfill import Backfill, Settings
 from backfill_api.load import load_backfill
+from backfill_core.errors import AwayError, InvalidSpecError
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.rows.write_modes import APPEND
+from backfill_spark.sinks.delta.sink import DeltaSink
 
 ROWS = 400
 STRATEGIES = {
@@ -79,6 +85,44 @@ class TestAChangedName:
 
         assert_ending(shop.run(**spec), "StateMismatch")
 
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_a_source_name_that_points_to_another_table_is_refused(self, spark, tmp_path, shop, strategy):
+        """The other table even has the same files: only its id tells that its changes belong to other rows."""
+        spec = {**STRATEGIES[strategy], "throttle": {"rowsPerSecond": 50}}
+        stop, other = StopSignal(), str(tmp_path / "other")
+
+        def after_rows(progress):
+            if progress.rows_done:
+                stop.ask(force=False)
+
+        stopped = shop.run(after_rows, stop, **spec)
+        rows = by_name(spark, shop.target)[0]
+        make_orders(spark, other, ROWS, files=4)
+        spark.sql(f"ALTER TABLE {shop.source} SET LOCATION '{other}'")
+        outcome = shop.run(**STRATEGIES[strategy])
+
+        assert stopped.outcome == "Stopped", stopped.message
+        assert 0 < rows < ROWS
+        assert_ending(outcome, "SourceReplaced")
+        assert "its name points to another table" in outcome.hint
+        assert by_name(spark, shop.target)[0] == rows
+
+    def test_a_target_name_whose_folder_was_removed_is_refused_with_the_remedy(self, spark, database, shop):
+        """A new table there would have no rows of the old one, and readers of the name would not notice."""
+        shop.run()
+        folder = spark.sql(f"DESCRIBE DETAIL {shop.target}").first()["location"].removeprefix("file:")
+        shutil.rmtree(folder)
+        java(spark).org.apache.spark.sql.delta.DeltaLog.clearCache()
+
+        outcome = shop.run()
+
+        assert_ending(outcome, "TargetNotFound")
+        assert f"spec.target.delta.table: '{shop.target}' has the location {folder}" in outcome.message
+        remedy = f"DROP TABLE `spark_catalog`.`{database}`.`orders_2`"
+        assert remedy in outcome.hint
+        spark.sql(remedy)
+        assert shop.run(verify="Final").receipt.equal
+
     def test_a_source_name_without_a_table_is_refused_with_its_location(self, spark, shop):
         """The name exists, so `no such table` would send the user to the wrong place."""
         shutil.rmtree(shop.folder)
@@ -88,6 +132,41 @@ class TestAChangedName:
 
         assert_ending(outcome, "SourceNotFound")
         assert f"spec.source.delta.table: '{shop.source}' has the location {shop.folder}" in outcome.message
+
+
+class TestANewName:
+    """The table is created before its name, so a name that the catalog refuses must be found first."""
+
+    def test_a_name_that_the_catalog_does_not_allow_is_refused_and_writes_nothing(self, metastore, database, shop):
+        """The job was complete without the name."""
+        for name in ("`od d`", "größe", "`a-b`", "`a.b`"):
+            outcome = shop.run(target={"table": f"{database}.{name}"})
+
+            assert_ending(outcome, "InvalidSpec")
+            assert f"spec.target.delta.table: '{database}.{name}'" in outcome.message
+        assert not Path(metastore.warehouse, f"{database}.db").exists() or not list(
+            Path(metastore.warehouse, f"{database}.db").iterdir()
+        )
+
+    def test_a_name_that_the_metastore_refuses_is_reported(self, spark, metastore, database, tmp_path):
+        """A new table without its name would look complete; a later attempt adds the name."""
+        schema = StructType().add("id", LongType())
+
+        def sink(name):
+            place = str(tmp_path / "new")
+            return DeltaSink(spark, place, table=f"{database}.{name}", write_mode=APPEND, key=(), job_id="default/job")
+
+        with pytest.raises(InvalidSpecError, match=r"spec\.target\.delta\.table: the catalog cannot name") as refused:
+            sink("`od d`").prepare(schema)
+        assert "Correct the name" in refused.value.hint
+        metastore.stop()
+        try:
+            with pytest.raises(AwayError, match=r"spec\.target\.delta\.table"):
+                sink("later").prepare(schema)
+        finally:
+            metastore.start()
+        sink("later").prepare(schema)
+        assert by_name(spark, f"{database}.later") == (0, ["id"])
 
 
 class TestAnOutage:

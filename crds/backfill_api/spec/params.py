@@ -145,6 +145,11 @@ class TableParams(Params):
         return {}
 
     @property
+    def catalog_name(self) -> str | None:
+        """Name in a catalog; `None` for a source or target that is given by its place."""
+        return None
+
+    @property
     def label(self) -> str:
         """Name for users: its path, or its name in a catalog."""
         return next(iter(self.paths.values()), "")

@@ -39,6 +39,11 @@ class LocatedTable(TableParams):
         return {} if self.path is None else {"path": self.path}
 
     @property
+    def catalog_name(self) -> str | None:
+        """The table's name, where it is given."""
+        return self.table
+
+    @property
     def label(self) -> str:
         """The table's folder, or its name in the catalog."""
         return self.path or f"table {self.table}"

@@ -188,7 +188,7 @@ def lift_entry(head: TableHead, request: Request, *, force: bool = False) -> Log
 def property_entry(
     head: TableHead, request: Request, operation: str, properties: Mapping[str, str], parameters: Mapping[str, str]
 ) -> LogEntry:
-    """Return a log entry that changes only the properties of a fenced table."""
+    """Return a log entry that changes only the properties of a table."""
     return _entry(head, request, operation, head.protocol, properties, parameters)
 
 

@@ -13,8 +13,14 @@ from typing import Any, Final, Self
 SWITCH: Final = "backfill.switch"
 """Table property of a fenced source: the mark of a switch-over."""
 
+SWITCHED_FROM: Final = "backfill.switchedFrom"
+"""Table property of the target of a switch-over: the folder of a source that the spec gives by its name."""
+
 FENCED: Final = "backfill.fenced"
 """Writer feature that no writer supports, and the table property that names the job."""
+
+PROPERTIES: Final = (FENCED, SWITCH, SWITCHED_FROM)
+"""Table properties of fences and switch-overs; no other table may copy them."""
 
 LISTS_READER_FEATURES: Final = 3
 LISTS_WRITER_FEATURES: Final = 7

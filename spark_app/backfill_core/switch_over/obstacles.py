@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import InvalidSpecError, SwitchBlockedError
+from backfill_core.errors import InvalidSpecError, SwitchBlockedError, UnsupportedSourceFeatureError
 from backfill_core.source_fence.fence import TableHead
+from backfill_core.source_fence.fenceable import check_fenceable
 from backfill_core.switch_over.mark import Mark
 
 
@@ -82,9 +83,20 @@ def _obstacles(findings: Findings, max_lag_s: float) -> Iterator[str]:
         yield "the key of the target is not proven unique yet: wait until the job has caught up"
     if findings.target is not None and findings.target.protocol.is_fenced:
         yield f"the target {findings.target.path} is read-only ({findings.target.fence}): lift its fence first"
+    elif findings.target is not None and (reason := _unfenceable(findings.target)):
+        yield f"an undo must fence the target: {reason}"
     if findings.has_name and findings.name != findings.source.path:
         pointed = findings.name or "no folder"
         yield f"spec.switch.flip: the name points to {pointed}, not to the source {findings.source.path}"
+
+
+def _unfenceable(target: TableHead) -> str:
+    """Return why a table cannot be fenced; empty if it can."""
+    try:
+        check_fenceable(target.path, target.protocol, target.metadata)
+    except UnsupportedSourceFeatureError as error:
+        return error.message.rstrip(".")
+    return ""
 
 
 def check_mark(mark: Mark | None, *, target: str, flip: str) -> None:

@@ -12,7 +12,7 @@ Verifying        done           Recording       compares the target with the sou
                  failed         GivingUp
 Recording        done           Releasing       stores the mark Flipping in the source: definition of the name, state of the job
                  failed         GivingUp
-Releasing        done           Flipping        removes the job's state from the target, so that any writer may use it
+Releasing        done           Flipping        removes the job's state from the target; stores there the folder of a source that the spec names
                  failed         Interrupted
 Flipping         done           Settling        the name points to the target
                  failed         Interrupted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +25,9 @@ _FOLDER: ContextVar[Path] = ContextVar("folder", default=Path())
 """Folder for relative paths."""
 
 SPARK_CATALOG = "spark_catalog"
+_OWN_NAME = re.compile(r"\w+", re.ASCII)
+"""Names with which Spark's own catalog, like Hive, creates tables."""
+
 NO_CATALOG_CLASS = "lugin class for catalog"
 """Part of what Spark says of a catalog whose class, or a class that it needs, is missing or is no catalog."""
 
@@ -79,9 +83,9 @@ def target_location(spark: SparkSession, path: str | None, table: str | None) ->
     """Return the canonical location of a target. If a catalog table does not exist yet, return the place where the catalog would create it.
 
     Raises:
-        TargetNotFoundError: the catalog does not know, or is not Spark's own.
+        TargetNotFoundError: the catalog does not know, or is not Spark's own; or the name points to a folder without a table.
         InvalidSpecError: the path names no place, or one that no table can be at; or the catalog or the schema of the name
-            does not exist.
+            does not exist; or the catalog creates no table with this name.
     """
     from pyspark.errors import AnalysisException
 
@@ -102,7 +106,10 @@ def target_location(spark: SparkSession, path: str | None, table: str | None) ->
         if catalog != SPARK_CATALOG:
             raise _no_place(table) from error
         if (folder := _stored_location(spark, catalog, name, field=field)) is not None:
+            if trouble_of(error) is Trouble.NO_TABLE:
+                raise _no_folder(table, [catalog, *name], folder) from error
             return folder  # not the place of a new table: the name would not point to it
+        _check_own_name(table, name[-1], field=field)
         state: Any = java_session(spark).sessionState()
         try:
             identifier = state.sqlParser().parseTableIdentifier(quoted_name(name))
@@ -263,6 +270,22 @@ def of_uri(spark: SparkSession, uri: Any, *, field: str) -> str:
 
 def _sentence(hint: str) -> str:
     return f"{hint[:1].upper()}{hint[1:]}."
+
+
+def _check_own_name(table: str, name: str, *, field: str) -> None:
+    """Reject a new name before its table exists: Spark would reject it after the table's first commit."""
+    if not _OWN_NAME.fullmatch(name):
+        raise InvalidSpecError(
+            f"{field}: {table!r}: the catalog creates no table with the name {name!r}.",
+            hint="Use only letters from a to z, digits and _ in the name, or set spec.target.delta.path instead.",
+        )
+
+
+def _no_folder(table: str, name: list[str], folder: str) -> TargetNotFoundError:
+    return TargetNotFoundError(
+        f"spec.target.delta.table: {table!r} has the location {folder}, which contains no Delta table.",
+        hint=f"Restore this folder, or remove the name with DROP TABLE {quoted_name(name)}: the job then creates a new table.",
+    )
 
 
 def _no_place(table: str) -> TargetNotFoundError:

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructField, StructType
 
 from backfill_core.errors import TargetSchemaMismatchError, UnsupportedTargetFeatureError
 from backfill_core.log_shipping.columns import DEFAULTS, TYPE_CHANGES, WIDENING, kept_metadata, loose
-from backfill_core.source_fence.table_protocol import FENCED, SWITCH
+from backfill_core.source_fence.table_protocol import PROPERTIES
 from backfill_spark.delta.log import LoggedTable
 from backfill_spark.delta.properties import (
     CHANGE_FEED,
@@ -36,9 +36,7 @@ FILES_REFUSED = {
 
 def carried_properties(source: LoggedTable) -> dict[str, str]:
     """Return the table properties that a target needs for the source's files, and the user's own properties."""
-    kept = (
-        name for name in source.properties if name not in (FENCED, SWITCH) and not name.lower().startswith(OF_DELTA)
-    )
+    kept = (name for name in source.properties if name not in PROPERTIES and not name.lower().startswith(OF_DELTA))
     properties = {name: source.properties[name] for name in kept}
     if VECTORS in source.features:
         properties[VECTORS_ON] = "true"

@@ -304,14 +304,24 @@ def _pinned(source: Source, pins: SupportsPin, request: PinVersion, spec_version
     if request.version is None:
         return PinnedSource(pins, pins.pin(spec_version))
     try:
-        return PinnedSource(pins, pins.pin(request.version))
-    except SnapshotExpiredError:
-        if request.or_else is None:
-            raise
-        pinned = pins.pin(request.or_else)
-    if pinned.table_id != request.table_id:
+        pinned = _requested(pins, request.version, request.or_else)
+    except SnapshotExpiredError as expired:
+        # Another table may have fewer versions.
+        if request.table_id and source.head().source_id != request.table_id:
+            raise _replaced(source, f"version {request.version} was pinned") from expired
+        raise
+    if request.table_id and pinned.table_id != request.table_id:
         raise _replaced(source, f"version {request.version} was pinned")
     return PinnedSource(pins, pinned)
+
+
+def _requested(pins: SupportsPin, version: int, or_else: int | None) -> PinnedTable:
+    try:
+        return pins.pin(version)
+    except SnapshotExpiredError:
+        if or_else is None:
+            raise
+        return pins.pin(or_else)
 
 
 def _replaced(source: Source, when: str) -> SourceReplacedError:

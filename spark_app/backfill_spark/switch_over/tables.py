@@ -17,6 +17,7 @@ from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.source_fence.fence import LogEntry, SourceFence, TableHead, fence_step
 from backfill_core.switch_over.mark import Mark, Stage, lift_step, record_step
 from backfill_core.switch_over.obstacles import Findings
+from backfill_core.switch_over.source_name import point_step, source_behind, unpoint_step
 from backfill_spark import flips, sources
 from backfill_spark.driver.fence import request_of, settled
 from backfill_spark.driver.job_context import JobContext
@@ -78,7 +79,10 @@ class SwitchTables:
         source = check_source(context.backfill)(context.spark, spec.source)
         chosen = choose(flips.discover(), spec.switch.flip.type, "spec.switch.flip.type")
         flip = chosen.open(context.spark, spec.switch.flip)
-        return cls(context, source, source.at(context.sink.path), flip, f"switch to {context.sink.path}")
+        target = context.sink.path
+        if spec.source.params.catalog_name is not None:
+            source = source.at(source_behind(source.head(), target=target))
+        return cls(context, source, source.at(target), flip, f"switch to {target}")
 
     @property
     def committer(self) -> Committer:
@@ -172,8 +176,14 @@ class SwitchTables:
         )  # fmt: skip
 
     def release_target(self) -> None:
-        """Remove the job's state from the target, and the table feature that only it needed."""
+        """Remove the job's state from the target, and the table feature that only it needed.
+
+        If the spec gives the source by its name, the target stores the source's folder: the flip may change this name.
+        """
         self.open_target()
+        if self.context.backfill.spec.source.params.catalog_name is not None:
+            request, source = request_of(self.context.backfill, ""), self.source.head().path
+            self._settled(self.target, lambda head: point_step(head, request, source))
         stored = self.committer.read_state()
         if stored.text is not None:
             attempt = JobState.decode(stored.text).attempt + 1
@@ -186,8 +196,10 @@ class SwitchTables:
             sink.drop_feature()
 
     def return_state(self, mark: Mark) -> None:
-        """Store the job's state in the target again, above every attempt before."""
+        """Store the job's state in the target again, above every attempt before, and remove the folder of the source."""
         self.open_target()
+        request = request_of(self.context.backfill, "")
+        self._settled(self.target, lambda head: unpoint_step(head, request))
         stored = self.committer.read_state()
         if stored.text is not None or not mark.state:
             return

@@ -9,6 +9,7 @@ from support.tables.jobs import job
 
 from backfill_core.errors import InvalidSpecError, SwitchBlockedError
 from backfill_core.source_fence.fence import fence_step
+from backfill_core.source_fence.table_protocol import TableProtocol
 from backfill_core.switch_over.mark import Mark
 from backfill_core.switch_over.obstacles import Findings, check_mark, check_spec, obstacles
 
@@ -51,6 +52,10 @@ class TestObstacles:
             ({"lag_s": 31.0, "behind": 9}, "lacks 9 versions of 31 s, above --max-lag 30 s"),
             ({"key_proven": False}, "not proven unique"),
             ({"target": FENCED}, "the target /lake/v2 is read-only (job 'shop/orders' at version 5"),
+            (
+                {"target": replace(OPEN.target, protocol=TableProtocol(3, 7, (), ("icebergWriterCompatV9",)))},
+                "an undo must fence the target: /lake/v2 cannot be fenced: this release does not know the rules",
+            ),
             ({"name": "/lake/elsewhere"}, "the name points to /lake/elsewhere, not to the source /lake/orders"),
             ({"name": None}, "the name points to no folder"),
         ],

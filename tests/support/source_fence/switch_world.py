@@ -7,6 +7,7 @@ from support.source_fence.memory_log import FIRST_MS, MemoryLog, table_head
 from backfill_core.errors import BackfillError
 from backfill_core.source_fence.fence import LogEntry, Request, fence_step
 from backfill_core.switch_over.mark import Mark, lift_step, mark_of, record_step
+from backfill_core.switch_over.source_name import point_step, source_behind, unpoint_step
 from backfill_core.switch_over.steps import Answer, Step, begin
 
 JOB = "shop/orders"
@@ -36,7 +37,10 @@ class Table:
 
 
 class World:
-    """Both tables; acknowledged rows must be in the table to which the name points, after every end."""
+    """Both tables; acknowledged rows must be in the table to which the name points, after every end.
+
+    The spec of the job gives the source by the same name.
+    """
 
     def __init__(self, chance):
         self.chance = chance
@@ -106,7 +110,8 @@ class World:
     # -------------------------------------------------------------- a command
     def run(self, goal, *, dies_after=None, fails=0.0, released=False):
         """Run a command; it dies after so many effects, or each effect fails with a probability. Return its end."""
-        source = self.tables[SOURCE].log
+        named = self.tables[self.name].log.head()
+        source = self.tables[source_behind(named, target=TARGET)].log
         mark = mark_of(source.head())
         machine = begin(goal, mark, fenced=source.head().protocol.is_fenced, timeout_s=TIMEOUT_S)
         command = Command(self, mark, released=released)
@@ -178,6 +183,7 @@ class Command:
 
     def _release(self):
         self._lift(TARGET)
+        self._settled(TARGET, lambda head: point_step(head, REQUEST, SOURCE))
         self.world.state = None
 
     def _flip(self):
@@ -209,6 +215,7 @@ class Command:
 
     def _return(self):
         self._lift(TARGET)
+        self._settled(TARGET, lambda head: unpoint_step(head, REQUEST))
         self.world.state = self.mark.state
 
     def _last_check(self):

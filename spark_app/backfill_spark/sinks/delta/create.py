@@ -22,6 +22,7 @@ from backfill_spark.jvm.failures import describe_error
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.log_stores.kernel import kernel_settings
 from backfill_spark.log_shipping.layout import carried_schema
+from backfill_spark.sinks.delta.failures import explain_naming
 from backfill_spark.sinks.delta.table import TargetTable
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def create_table(
         carried, description = carried_schema(schema, source), source.description
         create_empty(spark, path, carried, partition_by=partition_by, properties=given, description=description)
         if name is not None:
-            name_table(spark, path, name)
+            _name_table(spark, path, name)
         return
     plain = name is None and not (partition_by or cluster_by) and given.keys() <= PLAIN
     if plain and not gives_properties(spark):
@@ -242,7 +243,21 @@ def check_known(spark: SparkSession, properties: Mapping[str, str]) -> None:
             ) from error
 
 
-def name_table(spark: SparkSession, path: str, name: str) -> None:
+def ensure_name(spark: SparkSession, path: str, name: str) -> None:
+    """Give an existing table its name in the catalog if it has none.
+
+    Raises:
+        InvalidSpecError, PermissionDeniedError: the catalog rejects it.
+        AwayError, TransientError: the metastore failed.
+    """
+    try:
+        if not spark.catalog.tableExists(name):
+            _name_table(spark, path, name)
+    except JAVA_ERRORS as error:
+        raise explain_naming(error, path=path, name=name) from error
+
+
+def _name_table(spark: SparkSession, path: str, name: str) -> None:
     """Register an existing table in the catalog."""
     from delta.tables import DeltaTable
 

@@ -102,6 +102,21 @@ def explain_making(error: Exception, *, path: str) -> BackfillError:
     return _explained(error, path=path, message=message) or TransientError(message)
 
 
+def explain_naming(error: Exception, *, path: str, name: str) -> BackfillError:
+    """Return the error of adding a target's name to the catalog; the table exists already, and a later attempt adds the name."""
+    message = f"spec.target.delta.table: the catalog cannot name the table {path} {name!r}: {describe_error(error)}"
+    match trouble_of(error):
+        case Trouble.AWAY:
+            return AwayError(message, hint="Check that the metastore answers.")
+        case Trouble.DENIED:
+            hint = "Grant this user the right to create tables in the schema, and run the job again."
+            return PermissionDeniedError(f"{message}.", hint=hint)
+        case Trouble.REFUSED:
+            hint = "Correct the name, or set spec.target.delta.path instead. The table has no rows yet."
+            return InvalidSpecError(f"{message}.", hint=hint)
+    return TransientError(message)
+
+
 def _explained(error: Exception, *, path: str, message: str) -> BackfillError | None:
     match trouble_of(error):
         case Trouble.FULL:

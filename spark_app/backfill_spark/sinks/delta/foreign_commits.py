@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import ForeignCommit, TargetChangedError
 from backfill_core.source_fence import fence as source_fence
+from backfill_core.switch_over import mark
 from backfill_spark.delta.log import action_of, commit_files, commit_text, lines_of
 from backfill_spark.delta.properties import CHANGE_FEED, is_on
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
@@ -15,7 +16,10 @@ from backfill_spark.sinks.delta.failures import explain_target
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "DROP FEATURE", *source_fence.OPERATIONS)
+OF_A_SWITCH_OVER = (*source_fence.OPERATIONS, mark.OPERATION)
+"""Operations of this project that write metadata with the same columns and the same change feed."""
+
+PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "DROP FEATURE")
 """Operations that write metadata but leave the columns unchanged; a dropped feature that changes files rewrites them in other commits."""
 
 
@@ -117,7 +121,7 @@ def touching(version: int, lines: Iterable[str]) -> ForeignCommit | None:
         metadata = action.get("metaData", metadata)
         info = action.get("commitInfo", {})
         operation, engine = info.get("operation", operation), info.get("engineInfo", engine)
-    if metadata is not None:
+    if metadata is not None and operation not in OF_A_SWITCH_OVER:
         touches = touches or operation not in PROPERTIES_ONLY or is_on(metadata.get("configuration") or {}, CHANGE_FEED)
     return ForeignCommit(version, str(operation), str(engine)) if touches else None
 

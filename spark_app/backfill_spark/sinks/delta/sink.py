@@ -42,7 +42,7 @@ from backfill_spark.rows.columns import by_folder, unused
 from backfill_spark.rows.write_modes import WriteMode
 from backfill_spark.sinks.delta import checks, dictionaries, new_table
 from backfill_spark.sinks.delta.committer import DeltaCommitter
-from backfill_spark.sinks.delta.create import check_known, create_table, made_with, name_table, planned_table
+from backfill_spark.sinks.delta.create import check_known, create_table, ensure_name, made_with, planned_table
 from backfill_spark.sinks.delta.failures import START_AGAIN, explain_job, explain_making, explain_target, may_be_others
 from backfill_spark.sinks.delta.folder import TargetFolder, qualified
 from backfill_spark.sinks.delta.row_changes import drop_rows, merge_rows
@@ -150,16 +150,16 @@ class DeltaSink:
         """Create the table if it is missing, and read its newest version.
 
         Raises:
-            InvalidSpecError: Delta rejects the table.
+            InvalidSpecError: Delta rejects the table, or the catalog its name.
             UnsupportedTargetFeatureError, TargetSchemaMismatchError: another writer has just created a different table.
             PermissionDeniedError, StorageFullError, TransientError: the storage failed.
         """
         self._cached = self._read()
         if self._cached is None:
             self._cached = self._created(schema)
-        elif self._name is not None and not self._spark.catalog.tableExists(self._name):
+        if self._name is not None:
             # A driver that was killed between the two steps has created the table, but not its name.
-            name_table(self._spark, self.path, self._name)
+            ensure_name(self._spark, self.path, self._name)
 
     def _created(self, schema: StructType) -> TargetTable:
         """Create the table, or return one that another driver creates at the same time; both may remove the other's log."""

@@ -1,0 +1,48 @@
+"""Name of a source that points to the target after the flip: the target stores the source's folder until an undo.
+
+The mark is in the source's log, so a later command needs the folder before it can read the mark. The property is a pointer only:
+without a mark in that folder no switch-over is under way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backfill_core.source_fence.fence import LogEntry, Open, Request, TableHead, property_entry
+from backfill_core.source_fence.table_protocol import SWITCHED_FROM
+from backfill_core.switch_over.mark import OPERATION
+
+
+@dataclass(frozen=True, slots=True)
+class Pointing:
+    """The target stores the folder of its source."""
+
+    source: str
+
+
+def source_behind(named: TableHead, *, target: str) -> str:
+    """Return the folder of a source that a spec gives by its name.
+
+    Args:
+        named: Newest version of the table to which the name points.
+        target: Path of the target.
+    """
+    if named.path != target:
+        return named.path
+    return named.properties.get(SWITCHED_FROM) or named.path
+
+
+def point_step(head: TableHead, request: Request, source: str) -> Pointing | LogEntry:
+    """Return that the target stores the folder of its source, or the log entry that stores it."""
+    if head.properties.get(SWITCHED_FROM) == source:
+        return Pointing(source)
+    properties = {**head.properties, SWITCHED_FROM: source}
+    return property_entry(head, request, OPERATION, properties, {"job": request.job, "source": source})
+
+
+def unpoint_step(head: TableHead, request: Request) -> Open | LogEntry:
+    """Return that the target stores no folder of a source, or the log entry that removes it."""
+    if SWITCHED_FROM not in head.properties:
+        return Open(head.version)
+    properties = {name: value for name, value in head.properties.items() if name != SWITCHED_FROM}
+    return property_entry(head, request, OPERATION, properties, {"job": request.job})
