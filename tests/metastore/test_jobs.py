@@ -29,7 +29,7 @@ STRATEGIES = {
 
 @pytest.fixture
 def shop(spark, database, tmp_path):
-    """A source of orders with a name and a folder of its own, and a free name for a target."""
+    """A source of orders with a name and a folder, and a free name for a target."""
 
     class Shop:
         folder, source, target = str(tmp_path / "source"), f"{database}.Orders", f"{database}.`orders_2`"

@@ -39,7 +39,7 @@ def shop(spark, database, tmp_path):
             return head_actions(spark, folder).metadata["configuration"].keys()
 
         def insert(self, order):
-            """Write an order as users do: by the name, in a session of their own."""
+            """Write an order as users do: by the name, in a separate session."""
             session = spark.newSession()
             row = session.table(self.name).limit(1).selectExpr(f"{order}L AS id", "* EXCEPT (id)")
             row.write.format("delta").mode("append").saveAsTable(self.name)
@@ -54,7 +54,7 @@ class TestASourceByItsName:
     """After the flip the name is the target's, and the commands still find the source."""
 
     def test_is_switched_over_and_back_and_for_good(self, spark, shop):
-        """Each command is a process of its own, which knows the spec alone."""
+        """Each command is a separate process that reads only the spec."""
         done = shop.job.switch(spark)
         target = shop.points_to
         assert (done.end, done.source, done.target) == ("Switched", shop.folder, target)
