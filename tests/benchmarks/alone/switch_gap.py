@@ -3,20 +3,21 @@
     python tests/benchmarks/alone/switch_gap.py --switches 20
 
 Two figures for each switch: the time that the command reports, and the time between the last order that the source accepted and the first
-that the target accepted, of a writer that tries again every 50 ms.
+that the target accepted, of a writer that tries again every 50 ms. Then the median and the largest time of each step.
 """
 
 import argparse
+import itertools
+import os
 import shutil
 import statistics
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-import itertools
 
 from support.drivers.background import Running
 from support.switch_over.names import Writer, make_name
@@ -26,11 +27,12 @@ from backfill import Backfill, Settings, open_session
 from backfill_api.load import load_backfill
 
 BARS_S = {"p50": 3.0, "p99": 8.0}
+MEASURED = ("reported", "observed")
 COMMITS_BEFORE = 3
 
 
 def one_switch(spark, folder, strategy, rows):
-    """Switch a table over under a writer; return the reported and the observed seconds."""
+    """Switch a table over under a writer; return the reported and the observed seconds, and the seconds of each step."""
     source, target = str(folder / "orders"), str(folder / "orders_v2")
     make_orders(spark, source, rows, files=4)
     name, flip = make_name(folder, source)
@@ -42,11 +44,11 @@ def one_switch(spark, folder, strategy, rows):
             writer.until(COMMITS_BEFORE)
             began = []
             done = job.switch(spark, on_step=lambda step: began.append((step, time.monotonic())))
+            began.append(("end", time.monotonic()))
             writer.until(1)
-    spans = itertools.pairwise(began)
-    print(", ".join(f"{step} {later - at:.1f} s" for (step, at), (_, later) in spans), flush=True)
+    steps = {step: later - at for (step, at), (_, later) in itertools.pairwise(began)}
     [observed_s] = writer.gaps()
-    return done.unavailable_s, observed_s
+    return done.unavailable_s, observed_s, steps
 
 
 def quantiles(seconds):
@@ -61,21 +63,24 @@ def main():
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--strategy", default="Snapshot")
     args = parser.parse_args()
-    reported, observed = [], []
     spark = open_session(Settings(cores=2, memory="2g"))
+    seconds = defaultdict(list)
     for number in range(args.switches):
         folder = Path(tempfile.mkdtemp(prefix="switch-gap-"))
         try:
-            for seconds, to in zip(
-                one_switch(spark, folder, args.strategy, args.rows), (reported, observed), strict=True
-            ):
-                to.append(seconds)
+            reported_s, observed_s, steps = one_switch(spark, folder, args.strategy, args.rows)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        print(f"{number + 1}: reported {reported[-1]:.2f} s, observed {observed[-1]:.2f} s", flush=True)
-    for title, seconds in (("reported", reported), ("observed", observed)):
-        p50, p99 = quantiles(seconds)
-        print(f"{title}: p50 {p50:.2f} s (bar {BARS_S['p50']}), p99 {p99:.2f} s (bar {BARS_S['p99']})")
+        for name, value in {"reported": reported_s, "observed": observed_s, **steps}.items():
+            seconds[name].append(value)
+        print(
+            f"{number + 1}: reported {reported_s:.2f} s, observed {observed_s:.2f} s, load {os.getloadavg()[0]:.1f}",
+            flush=True,
+        )
+    for name, values in seconds.items():
+        p50, p99 = quantiles(values)
+        bars = f" (bars {BARS_S['p50']}, {BARS_S['p99']})" if name in MEASURED else ""
+        print(f"{name}: p50 {p50:.2f} s, p99 {p99:.2f} s{bars}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from support.tables.other_engine import insert
 from backfill_core.errors import TargetChangedError, VerificationFailedError
 from backfill_core.job.state import JobState
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 
@@ -30,9 +31,18 @@ def place(spark, tmp_path):
         seen = []
 
         def run(self, publish, observe=lambda _: None, stop=None, **spec):
-            target = {"publish": publish, **spec.pop("target", {})}
-            backfill = job(self.source, self.target, **{"verify": "Final", "target": target, **spec})
+            backfill = self.backfill(publish, **spec)
             return run_driver(backfill, settings=self.settings, observe=observe, spark=spark, stop=stop)
+
+        def backfill(self, publish, **spec):
+            target = {"publish": publish, **spec.pop("target", {})}
+            return job(self.source, self.target, **{"verify": "Final", "target": target, **spec})
+
+        def verified(self, publish):
+            """Return receipt and examples of `backfill verify --explain`."""
+            backfill = self.backfill(publish)
+            receipt, examples, _ = verify_offline(backfill, settings=self.settings, explain=True, spark=spark)
+            return receipt, examples
 
         def wrong(self):
             return violations(self.source, self.target, seals(self.target)[-1])
@@ -159,3 +169,33 @@ class TestATargetThatDoesNotFit:
         assert_ending(refused, "TargetChanged")
         assert "is damaged" in refused.message
         assert rows_at(place.target) == 0
+
+    def test_rows_of_another_writer_end_the_job_and_it_continues_once_they_are_gone(self, spark, place):
+        """The promise is a target of the job's rows; the staged rows are not copied again."""
+        make_orders(spark, place.source, ROWS, files=4)
+        place.stopped("WhenComplete")
+        spark.sql(f"INSERT INTO delta.`{place.target}` SELECT 7, 1, 2.0D, 'x', 'new'")
+
+        refused = place.run("WhenComplete")
+        assert_ending(refused, "TargetChanged")
+        assert "has rows of another writer" in refused.message
+        assert rows_at(place.target) == 1
+
+        spark.sql(f"DELETE FROM delta.`{place.target}` WHERE id = 7")
+        assert place.run("WhenComplete").outcome == "Complete"
+        assert rows_at(place.target) == ROWS
+
+
+class TestAVerificationBeforeThePublication:
+    """`backfill verify` of a stopped job compares the staged rows, and shows none of them."""
+
+    def test_staged_rows_are_compared_and_stay_hidden(self, spark, place):
+        """The target's version holds no row, so a receipt of it would say nothing."""
+        make_orders(spark, place.source, ROWS, files=4)
+        place.stopped("WhenComplete")
+        staged, version = place.state().rows_done, DeltaTable(place.target).version()
+
+        equal, examples = place.verified("WhenComplete")
+
+        assert (equal.equal, equal.complete, equal.rows, examples) == (True, False, staged, [])
+        assert (rows_at(place.target), DeltaTable(place.target).version()) == (0, version)
