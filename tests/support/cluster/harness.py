@@ -13,7 +13,6 @@ import fcntl
 import os
 import secrets
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from support.unused_ports import unused_ports
 
 ROOT = Path(__file__).parents[3]
 NAME = "backfill-tests"
@@ -242,7 +242,7 @@ def _assets(folder):
         raise NoClusterError(f"KUBEBUILDER_ASSETS={folder} has no {' and no '.join(missing)}")
     with tempfile.TemporaryDirectory(prefix="backfill-api-") as name, contextlib.ExitStack() as stack:
         work = Path(name)
-        store, peer, port = (_free_port() for _ in range(3))
+        store, peer, port = unused_ports("127.0.0.1", 3)
         token = secrets.token_urlsafe(24)
         (work / "tokens.csv").write_text(f"{token},admin,admin,system:masters\n")
         subprocess.run(["openssl", "genrsa", "-out", work / "sa.key", "2048"], check=True, capture_output=True)
@@ -276,12 +276,6 @@ def _assets(folder):
             )
         )  # fmt: skip
         yield kubeconfig
-
-
-def _free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def end(process, within_s=10):

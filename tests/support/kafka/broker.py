@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from support.cluster.certificates import certificate
+from support.unused_ports import unused_ports
 
 from backfill_spark.jvm.class_archive import SPARK_JARS
 from backfill_spark.jvm.jars import JarList
@@ -72,7 +72,7 @@ class Broker:
         JARS.fill(FOLDER)
         self.folder, self._host = folder, host
         self.certificate, key = certificate(folder, "broker")
-        self._ports = dict(zip(("PLAIN", "PASSWORD", "TLS", "CONTROLLER"), _free_ports(host, 4), strict=True))
+        self._ports = dict(zip(("PLAIN", "PASSWORD", "TLS", "CONTROLLER"), unused_ports(host, 4), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
         self._settings = folder / "server.properties"
         places = {name: f"{name}://{host}:{port}" for name, port in self._ports.items()}
@@ -184,17 +184,6 @@ def running_broker(folder: Path, host: str = HOST):
         yield broker
     finally:
         broker.kill()
-
-
-def _free_ports(host: str, count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for socket_ in held:
-            socket_.bind((host, 0))
-        return [socket_.getsockname()[1] for socket_ in held]
-    finally:
-        for socket_ in held:
-            socket_.close()
 
 
 def _one_line(pem: str) -> str:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from support.unused_ports import unused_ports
 
 from backfill_core.errors import JarsMissingError
 from backfill_spark.jvm.class_archive import SPARK_JARS
@@ -54,7 +55,7 @@ class Metastore:
     def __init__(self, folder: Path) -> None:
         """Prepare a new metastore; starts nothing."""
         self.folder = folder
-        self.port = _free_port()
+        [self.port] = unused_ports(HOST, 1)
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "log4j2.properties").write_text(LOGGING)
 
@@ -142,9 +143,3 @@ def _of_spark(names: tuple[str, ...]) -> list[Path]:
 def _accepts(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex((HOST, port)) == 0
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind((HOST, 0))
-        return int(held.getsockname()[1])
