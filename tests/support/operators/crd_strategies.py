@@ -86,6 +86,17 @@ def _of_one_type(schema, given):
     return whole.map(lambda value: {"type": kind, member: value})
 
 
+def _with_members_of_its_type(flip):
+    """Remove the members of other types from a flip, and the type of a flip that lacks its member."""
+    members = {"HiveTable": "name", "View": "name", "Command": "command"}
+    needed = members.get(flip.get("type"))
+    if needed is not None and not flip.get(needed):
+        del flip["type"]
+        needed = None
+    for member in {*members.values()} - {needed}:
+        flip.pop(member, None)
+
+
 @st.composite
 def sound_specs(draw):
     """Draw a spec of the schema that also keeps the CEL rules, as far as removing fields achieves that."""
@@ -116,6 +127,9 @@ def sound_specs(draw):
         target.pop("writeMode", None)
         target.pop("partitionBy", None)
     target.pop("existingRows", None)
+    if spec.get("strategy", {}).get("type", "Snapshot") not in {"Replica", "Snapshot"}:
+        target.pop("publish", None)
+    _with_members_of_its_type(spec.get("switch", {}).get("flip", {}))
     spec.pop("backoff", None)
     throttle = spec.get("throttle", {})
     if not {"rowsPerSecond", "bytesPerSecond"} & throttle.keys():
