@@ -4,35 +4,12 @@ from dataclasses import replace
 
 import pytest
 from support.console.frames import CLUSTER
-from support.page.scripted_source import ROW, ScriptedSource, seen
-from support.page.serving import serving
+from support.page.scripted_source import ROW, seen
 
 from backfill_page.seen import Answer, Ended, JobRow, NextCommand, Pause, Resume, Throttle, Verify
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 JOB = "/events/job?key=shop/orders"
-
-
-@pytest.fixture(scope="module")
-def served():
-    """A source, and a client with a session."""
-    source = ScriptedSource()
-    with serving(source) as client:
-        client.open()
-        yield source, client
-
-
-@pytest.fixture
-def source(served):
-    """One job."""
-    served[0].reset(seen())
-    return served[0]
-
-
-@pytest.fixture
-def page(served, source):
-    """A client with a session."""
-    return served[1]
 
 
 def wait_for(messages, holds):

@@ -5,23 +5,18 @@ A missing ConfigMap pauses nothing. Invalid content is logged, and the previous 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
-from typing import Any, Final
-from urllib.parse import urlencode
-
-import aiohttp
+from typing import Final
 
 from backfill_api.names import ALL_JOBS_CONFIG_MAP
 from backfill_api.spec.change_claim import PauseAll
 from backfill_core.lifecycle.inputs.all_jobs import describe_pause, read_switch
 from backfill_operator.informer.cache import Cache, Key
-from backfill_operator.informer.relist import FAILED_AGAIN_S
-from backfill_operator.informer.watch_session import WatchFailedError, WatchSession
+from backfill_operator.informer.list_watch import events_of, list_and_watch
+from backfill_operator.informer.watch_session import WatchSession
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ApiError
-from backfill_operator.kube.rate import wait
 from backfill_operator.kube.resources import CONFIG_MAPS, Raw
 from backfill_operator.settings import OperatorSettings
 
@@ -62,18 +57,10 @@ class AllJobsSwitch:
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        session = self._open_session()
-        try:
-            while True:
-                try:
-                    await self._watch(session, await self.once())
-                except WatchFailedError as error:
-                    _log.info("the watch of ConfigMap %s ended: %s", ALL_JOBS_CONFIG_MAP, error)
-                except ApiError as error:
-                    self._report(f"ConfigMap {ALL_JOBS_CONFIG_MAP} cannot be read, so its last state stays: {error}")
-                    await wait(FAILED_AGAIN_S)
-        finally:
-            await session.close()
+        await list_and_watch(self._open_session, listed=self.once, watched=self._watch, failed=self._failed)
+
+    def _failed(self, error: ApiError) -> None:
+        self._report(f"ConfigMap {ALL_JOBS_CONFIG_MAP} cannot be read, so its last state stays: {error}")
 
     async def once(self) -> str:
         """List the ConfigMap; return the version of the list.
@@ -91,16 +78,10 @@ class AllJobsSwitch:
 
     async def _watch(self, session: WatchSession, version: str) -> None:
         """Follow the ConfigMap from a version until the watch ends."""
-        query = {"fieldSelector": BY_NAME, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
-        url = f"{session.server}{CONFIG_MAPS.path(self._settings.lease_namespace)}?{urlencode(query)}"
-        silence = aiohttp.ClientTimeout(sock_read=self._settings.watch_silence_seconds)
-        async with await session.request(url=url, timeout=silence) as answer:
-            async for line in answer.lines():
-                event: dict[str, Any] = json.loads(line)
-                if event["type"] == "ERROR":
-                    return
-                if event["type"] != "BOOKMARK" and _is_ours(event["object"]):
-                    self._take(None if event["type"] == "DELETED" else event["object"].get("data"))
+        path, silence_s = CONFIG_MAPS.path(self._settings.lease_namespace), self._settings.watch_silence_seconds
+        async for event in events_of(session, path, {"fieldSelector": BY_NAME}, version=version, silence_s=silence_s):
+            if _is_ours(event["object"]):
+                self._take(None if event["type"] == "DELETED" else event["object"].get("data"))
 
     def _take(self, data: object) -> None:
         """Replace the switch by this content, unless it is invalid."""

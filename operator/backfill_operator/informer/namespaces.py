@@ -6,20 +6,16 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Final
-from urllib.parse import urlencode
-
-import aiohttp
+from typing import Any
 
 from backfill_operator.informer.discovery import NAMESPACES
-from backfill_operator.informer.watch_session import WatchFailedError, WatchSession
+from backfill_operator.informer.list_watch import events_of, list_and_watch
+from backfill_operator.informer.watch_session import WatchSession
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ApiError
-from backfill_operator.kube.rate import wait
 from backfill_operator.kube.resources import Raw
 from backfill_operator.settings import OperatorSettings
 
-FAILED_AGAIN_S: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -153,18 +149,10 @@ class NamespaceSelection:
 
     async def run(self) -> None:
         """List and watch until cancelled. While neither is possible, the last namespaces stay."""
-        session = self._open_session()
-        try:
-            while True:
-                try:
-                    await self._watch(session, await self._list())
-                except WatchFailedError as error:
-                    _log.info("the watch of namespaces ended: %s", error)
-                except ApiError as error:
-                    _log.warning("namespaces cannot be listed, so the last ones stay: %s", error)
-                    await wait(FAILED_AGAIN_S)
-        finally:
-            await session.close()
+        await list_and_watch(self._open_session, listed=self._list, watched=self._watch, failed=self._failed)
+
+    def _failed(self, error: ApiError) -> None:
+        _log.warning("namespaces cannot be listed, so the last ones stay: %s", error)
 
     async def _list(self) -> str:
         """List the namespaces; return the version of the list."""
@@ -178,20 +166,11 @@ class NamespaceSelection:
 
     async def _watch(self, session: WatchSession, version: str) -> None:
         """Follow the namespaces from a version until the watch ends. One that loses the label is reported as deleted."""
-        query = {
-            "labelSelector": self._settings.namespace_selector, "watch": "true", "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-        }  # fmt: skip
-        url = f"{session.server}{NAMESPACES.path(None)}?{urlencode(query)}"
-        silence = aiohttp.ClientTimeout(sock_read=self._settings.watch_silence_seconds)
-        async with await session.request(url=url, timeout=silence) as answer:
-            async for line in answer.lines():
-                event: dict[str, Any] = json.loads(line)
-                if event["type"] == "ERROR":
-                    return
-                if event["type"] != "BOOKMARK":
-                    name = event["object"]["metadata"]["name"]
-                    self._take(self._names - {name} if event["type"] == "DELETED" else self._names | {name})
+        selector = {"labelSelector": self._settings.namespace_selector}
+        silence_s = self._settings.watch_silence_seconds
+        async for event in events_of(session, NAMESPACES.path(None), selector, version=version, silence_s=silence_s):
+            name = event["object"]["metadata"]["name"]
+            self._take(self._names - {name} if event["type"] == "DELETED" else self._names | {name})
 
     def _take(self, names: set[str]) -> None:
         self._names = names

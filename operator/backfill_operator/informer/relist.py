@@ -19,6 +19,7 @@ from typing import Final
 from backfill_api.names import ROLE_LABEL
 from backfill_core.errors import BackfillError
 from backfill_operator.informer.cache import Cache, Key
+from backfill_operator.informer.list_watch import FAILED_AGAIN_S
 from backfill_operator.informer.namespaces import WatchedNamespaces
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import FORBIDDEN, ApiError, RefusedError
@@ -27,8 +28,6 @@ from backfill_operator.kube.read_budget import read_budget
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, Resource, key_of
 from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
-
-FAILED_AGAIN_S: Final = 5.0
 
 VERSION: Final = re.compile(r"[0-9]{1,20}")
 """An etcd revision."""

@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from backfill_core.errors import InvalidSpecError, SourceFencedError, SwitchBlockedError
 from backfill_core.source_fence.fenceable import check_fenceable, in_commit_timestamps
-from backfill_core.source_fence.table_protocol import FENCED, SWITCH, TableProtocol
+from backfill_core.source_fence.table_protocol import FENCED, SWITCH, TableProtocol, typed_fields
 
 FENCE, UNFENCE = "FENCE", "UNFENCE"
 """Operations in the table's history."""
@@ -75,17 +75,9 @@ class SourceFence:
     @classmethod
     def decode(cls, text: str) -> Self | None:
         """Parse the value of the table property; `None` if it is not valid."""
-        try:
-            stored = json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(stored, dict):
-            return None
         kinds = {"job": str, "reason": str, "time": str, "version": int, "reader": int, "writer": int}
-        values: dict[str, Any] = {name: stored.get(name) for name in kinds}
-        if any(type(values[name]) is not kind for name, kind in kinds.items()):
-            return None
-        return cls(**values)
+        values = typed_fields(text, kinds)
+        return None if values is None else cls(**values)
 
     def __str__(self) -> str:
         """Format the fence for a message."""

@@ -6,6 +6,7 @@ then contains every implied feature. Readers use their part of the protocol unch
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -111,3 +112,15 @@ class TableProtocol:
         """Format the protocol for a message."""
         listed = "" if self.writer_features is None else f", {', '.join(sorted(self.writer_features)) or 'no features'}"
         return f"reader version {self.reader}, writer version {self.writer}{listed}"
+
+
+def typed_fields(text: str, kinds: Mapping[str, type]) -> dict[str, Any] | None:
+    """Parse the JSON of a table property; return the fields of these types, or `None` if it does not have all of them."""
+    try:
+        stored = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(stored, dict):
+        return None
+    values = {name: stored.get(name) for name in kinds}
+    return values if all(type(values[name]) is kind for name, kind in kinds.items()) else None

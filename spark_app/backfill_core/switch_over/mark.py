@@ -7,13 +7,12 @@ commands at once, find the same answer.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal, Self, get_args
+from typing import Final, Literal, Self, get_args
 
 from backfill_core.errors import SwitchBlockedError
 from backfill_core.source_fence.fence import LogEntry, Open, Request, TableHead, held_by, lift_entry, property_entry
-from backfill_core.source_fence.table_protocol import SWITCH
+from backfill_core.source_fence.table_protocol import SWITCH, typed_fields
 
 Stage = Literal["Flipping", "Switched", "Undoing"]
 OPERATION: Final = "SWITCH"
@@ -53,15 +52,9 @@ class Mark:
     @classmethod
     def decode(cls, text: str) -> Self | None:
         """Parse the value of the table property; `None` if it is not valid."""
-        try:
-            stored = json.loads(text)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(stored, dict) or stored.get("stage") not in get_args(Stage):
-            return None
         kinds = {name: int if name in ("fence_version", "target_version") else str for name in cls.__dataclass_fields__}
-        values: Mapping[str, Any] = {name: stored.get(name) for name in kinds}
-        return cls(**values) if all(type(values[name]) is kind for name, kind in kinds.items()) else None
+        values = typed_fields(text, kinds)
+        return None if values is None or values["stage"] not in get_args(Stage) else cls(**values)
 
 
 def mark_of(head: TableHead) -> Mark | None:

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 import pytest
 from support.tables.jobs import job, make_kind
 from support.tables.oracle import adds_of
+from support.tables.other_engine import commit_actions
 
 from backfill_core.file_copies.copy_digest import TAG
 from backfill_spark.driver.attempt import run_driver
@@ -36,15 +37,7 @@ class Place:
 
     def commit(self, removed, added):
         """Commit file actions to the target, as an engine that checks nothing."""
-        log = self.target / "_delta_log"
-        version = 1 + max(int(file.stem) for file in log.glob("*.json"))
-        gone = [
-            {name: add[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in add}
-            | {"deletionTimestamp": 1, "dataChange": True, "extendedFileMetadata": True}
-            for add in removed
-        ]
-        actions = [{"remove": action} for action in gone] + [{"add": action} for action in added]
-        (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+        commit_actions(self.target, removed, added)
 
     def file(self, add):
         """Return the path of a file of the target."""

@@ -3,6 +3,9 @@
 A second Spark would disturb the drivers under test, which share this machine's cores, and their measurements.
 """
 
+import json
+from pathlib import Path
+
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 
@@ -33,3 +36,16 @@ def insert(table: str, query: str) -> None:
     """Append the rows of a query in one commit; in it `now` is the table itself."""
     rows = QueryBuilder().register("now", DeltaTable(table)).execute(query).read_all()
     write_deltalake(table, rows, mode="append")
+
+
+def commit_actions(table: Path, removed, added) -> None:
+    """Commit removals and additions of files to a table, as an engine that checks nothing; each is the entry of an `add`."""
+    log = table / "_delta_log"
+    version = 1 + max(int(file.stem) for file in log.glob("*.json"))
+    gone = [
+        {name: add[name] for name in ("path", "partitionValues", "size", "deletionVector") if name in add}
+        | {"deletionTimestamp": 1, "dataChange": True, "extendedFileMetadata": True}
+        for add in removed
+    ]
+    actions = [{"remove": action} for action in gone] + [{"add": action} for action in added]
+    (log / f"{version:020d}.json").write_text("".join(f"{json.dumps(action)}\n" for action in actions))
