@@ -25,9 +25,9 @@ MODES = ("Upsert", "Append", "Changelog")
 """Modes of the first jobs; all others are upserts, which have the most failure modes."""
 
 READ = {"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"}
-GRAFTED = "Grafted"
+WHOLE, GRAFTED = "Whole", "Grafted"
 WAYS = {
-    "Whole": {},
+    WHOLE: {},
     "Projected": {"select": ["id", "note AS words", "amount"]},
     "Decoded": READ,
     GRAFTED: {"select": ["id", "customer AS client", "amount", "upper(status) AS status"]},
