@@ -79,7 +79,8 @@ class Loop:
             job: The core.
             executor: Executes the core's actions.
             acknowledge: Takes the answers to commands.
-            observe: Called with a view of the job about four times a second, and at once when a pause has become quiet.
+            observe: Called with a view of the job about four times a second, before each acknowledgement, so that whoever gets
+                it finds the command in the progress, and at once when a pause has become quiet.
             watch: Called with every event before the core gets it, and with every action before it is executed; must not block.
         """
         self._job = job
@@ -140,6 +141,7 @@ class Loop:
                     self._sealer.submit(self._seal, action)
                 case Acknowledge():
                     crash_point("before_ack")
+                    self._observe(self._job.view(now()))
                     self._acknowledge(action)
                 case PollSource(kept_after=position):
                     self._side.submit(self._poll, position)

@@ -5,7 +5,7 @@ import threading
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
-from backfill_core.protocol.commands import Pause, Stop
+from backfill_core.protocol.commands import Pause, Resume, Stop
 from backfill_core.protocol.events import CommandReceived, Event, Head, WorkCancelled
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
@@ -79,6 +79,30 @@ def test_a_pause_is_observed_at_once_when_it_is_quiet():
     after = story[cancelled[-1] + 1]
     assert not isinstance(after, Event), "the next thing after the end of the work is a view of the job"
     assert after.quiet
+
+
+def test_the_progress_shows_a_command_before_its_acknowledgement():
+    """Whoever pauses or resumes a job and then asks for its progress never reads the state before the command."""
+    pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
+    strategy = snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True))
+    commands = [Pause(force=True), Resume(), Pause(everything=True), Resume(), Stop(force=True)]
+    views, seen = [], []
+
+    def acknowledge(ack):
+        seen.append((views[-1].controls.paused, views[-1].controls.revision))
+        for command in commands[ack.revision : ack.revision + 1]:
+            loop.put(CommandReceived(1, ack.revision + 1, command))
+
+    loop = Loop(
+        Job(JobState("a/b", "h", 1, 0, "Snapshot"), strategy, JobSettings(), now()),
+        NeverDone(),
+        acknowledge=acknowledge,
+        observe=views.append,
+    )
+    loop.put(CommandReceived(1, 1, commands[0]))
+    loop.run()
+
+    assert seen[:4] == [("History", 1), (None, 2), ("All", 3), (None, 4)]
 
 
 class HangsInItsCommits(NeverDone):
