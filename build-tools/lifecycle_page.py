@@ -212,7 +212,7 @@ new attempt starts with the current controls.
 | `backfill.dev/override: '{"desiredState":"Paused"}'` | overrides the spec: `desiredState`, `pause`, `throttle`, `suspend`; an invalid one is ignored as a whole, and the previous one stays; the condition `OverrideIgnored` reports it |
 | `backfill.dev/verify-requested: <any new value>` | one receipt |
 | `backfill.dev/restart-requested: <any new value>` | the attempt ends at a barrier, the next one resumes; a failed Backfill resumes too |
-| `backfill.dev/refresh-requested: <any new value>` | a complete Backfill runs again from its last position; `status.refresh` has start, end and reason. During a run the refresh follows its end |
+| `backfill.dev/refresh-requested: <any new value>` | a complete Backfill runs again from its last position; `status.refresh` has start, end and reason. During a run the refresh follows its end. `spec.refresh.schedule` starts the same at its times, and `status.refreshTimes` has the next and the last one |
 | `backfill.dev/changed-by: '{"by":"anna","note":"incident 4711","time":"…"}'` | commands that the same request causes carry author and reason in `status.control.acks`; each new text counts once |
 | `backfill.dev/watched-until: <time>` | progress is written every two seconds until then, at most a minute ahead |
 

@@ -87,7 +87,7 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
         Fact(3, "lag", "" if resting else _lag(progress), frame.trend.lags),
         Fact(5, "changes", changes if counted else ""),
         Fact(7, "commit", _commit(frame, resting=resting)),
-        Fact(6, "refresh", _refresh(progress)),
+        Fact(6, "refresh", _refresh(frame)),
         Fact(6, "barrier", _barrier(progress)),
     ]
     return [fact for fact in facts if fact.value]
@@ -121,12 +121,15 @@ def _limit(limit: LimitInForce | None) -> str:
     return format_rate(limit.rows_per_second, limit.bytes_per_second) + until + origin
 
 
-def _refresh(progress: Progress) -> str:
-    refresh = progress.refresh
-    if refresh is None:
-        return ""
-    upto = progress.consumed_position or f"version {progress.consumed_version}"
-    return f"{show_clock(refresh.start)}, from {refresh.from_position} to {upto}"
+def _refresh(frame: JobFrame) -> str:
+    """Describe the last refresh, and the next one."""
+    progress, last = frame.progress, ""
+    if progress.refresh is not None:
+        upto = progress.consumed_position or f"version {progress.consumed_version}"
+        last = f"{show_clock(progress.refresh.start)}, from {progress.refresh.from_position} to {upto}"
+    coming = f"next {show_moment(frame.next_refresh)}" if frame.next_refresh else ""
+    waits = f" waits: {frame.refresh_waits}" if coming and frame.refresh_waits else ""
+    return "; ".join(part for part in (last, coming + waits) if part)
 
 
 def _lag(progress: Progress) -> str:

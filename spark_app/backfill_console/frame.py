@@ -128,6 +128,12 @@ class JobFrame:
     limit: LimitInForce | None = None
     """`None` if no limit is in force."""
 
+    next_refresh: str = ""
+    """Next time of the schedule, RFC 3339."""
+
+    refresh_waits: str = ""
+    """Reason why that refresh does not start yet."""
+
     warnings: tuple[str, ...] = ()
     """Warnings that `progress` does not contain."""
 

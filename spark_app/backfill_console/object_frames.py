@@ -11,6 +11,7 @@ from backfill_api.status.conditions import Condition
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt
+from backfill_api.timestamps import ms_of
 from backfill_api.wire import Command
 from backfill_console.frame import CommandNote, EventNote, JobFrame, Mark, TreeNode, Trend
 from backfill_console.frames import limit_of, source_of, strategy_of, target_of
@@ -68,7 +69,7 @@ def frame_of_object(
         note: Message to the user in front of the screen.
         keys: Keys that the screen accepts, each with its action.
     """
-    progress = progress_of_status(status)
+    progress, times = progress_of_status(status), status.refresh_times
     return JobFrame(
         name=name,
         namespace=namespace,
@@ -80,6 +81,8 @@ def frame_of_object(
         target=target_of(spec, progress),
         attempts_max=spec.backoff_limit + 1,
         limit=limit_of(progress),
+        next_refresh="" if times is None or ms_of(times.next) is None else times.next or "",
+        refresh_waits="" if times is None else times.waits,
         tree=(_tree(name, spec, status, pods, now),),
         commands=commands_of(status.control),
         events=tuple(events),

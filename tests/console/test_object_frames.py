@@ -10,7 +10,7 @@ from support.console.frames import CLUSTER, NOW, PAUSE_ALL, PODS, SPEC, STATUS
 from backfill_api.plain_text import printable
 from backfill_api.status.plan import Plan, PlannedFiles
 from backfill_api.status.receipt import ReceiptSummary
-from backfill_api.status.status import BackfillStatus
+from backfill_api.status.status import BackfillStatus, RefreshTimes
 from backfill_api.wire import Command, ThrottleCommand
 from backfill_console.block import block_lines
 from backfill_console.frame import CommandNote, EventNote, Table
@@ -97,6 +97,22 @@ class TestTheBlockOfAnObject:
 
         assert shown[0] == "shop/orders  ◌ Pending"
         assert not any("%" in line or "rows/s" in line for line in shown)
+
+    @pytest.mark.parametrize(
+        ("waits", "line"),
+        [
+            ("", "refresh  next 2027-01-16 01:00:00"),
+            ("Suspended", "refresh  next 2027-01-16 01:00:00 waits: Suspended"),
+        ],
+    )
+    def test_a_schedule_shows_its_next_time(self, waits, line):
+        """A user sees that a finished job runs again, and what holds it."""
+        times = RefreshTimes(of="0 2 * * * Europe/Berlin", next="2027-01-16T01:00:00Z", waits=waits)
+        scheduled = STATUS.model_copy(update={"phase": "Succeeded", "refresh_times": times})
+        forged = STATUS.model_copy(update={"refresh_times": times.model_copy(update={"next": "soon"})})
+
+        assert any(line in shown for shown in drawn(frame_of_object("s", "o", SPEC, scheduled, now=NOW)))
+        assert not any("soon" in shown for shown in drawn(frame_of_object("s", "o", SPEC, forged, now=NOW)))
 
     def test_a_job_without_an_estimate_shows_no_end(self):
         """An unmeasured time would be a guess."""

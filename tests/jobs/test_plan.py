@@ -187,14 +187,18 @@ class TestAPlanOfAJobThatHasEnded:
         """It refuses the specs that a run would refuse."""
         make_orders(spark, str(tmp_path / "s"), 100, files=2)
         settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
-        ended = job(str(tmp_path / "s"), str(tmp_path / "t"))
+        ended = job(str(tmp_path / "s"), str(tmp_path / "t"), refresh={"schedule": "0 2 * * *"})
         assert run_driver(ended, settings=settings, spark=spark).outcome == "Complete"
 
         planned = plan_job(ended, settings=settings, spark=spark)
 
         assert (planned.rows, planned.estimated_seconds, planned.steps) == (0, 0, ())
         assert [(warning.reason, warning.message) for warning in planned.warnings] == [
-            ("AlreadyComplete", "the job has ended at source version 0: a run does nothing.")
+            ("AlreadyComplete", "the job has ended at source version 0: a run does nothing."),
+            (
+                "ScheduleIgnored",
+                "spec.refresh.schedule (0 2 * * * Etc/UTC) is ignored: only an operator on Kubernetes starts a refresh at these times.",
+            ),
         ]
         with pytest.raises(InvalidSpecError, match=r"spec\.verify is Final"):
             plan_job(job(str(tmp_path / "s"), str(tmp_path / "t"), verify="Final"), settings=settings, spark=spark)

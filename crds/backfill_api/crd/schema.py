@@ -19,7 +19,7 @@ from backfill_api.status.status import BackfillStatus
 
 CRD_FILE: Final = Path(__file__).resolve().parents[2] / "backfills.yaml"
 CRD_BYTES_MAX: Final = 128 * 1024
-"""Half of the size that the annotation of `kubectl apply` may have. It holds JSON, which is a third shorter than this file."""
+"""Most bytes of the CRD as JSON, which the annotation of `kubectl apply` holds: half of the size that it may have."""
 HEADER: Final = "# Generated from crds/backfill_api by `make docs`; do not edit.\n"
 
 Schema = dict[str, Any]

@@ -19,6 +19,7 @@ from backfill_api.spec.order import Dependencies
 from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility
 from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
+from backfill_api.spec.schedules.refresh import RefreshSpec, check_refresh, refresh_rules
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
 from backfill_api.spec.switch import SwitchSpec
@@ -94,6 +95,7 @@ class BackfillSpec(Model):
             f"throttle.until {UNTIL_ALONE}",
         ),
         *combinations.rules(),
+        *refresh_rules(),
     )
 
     job_id: Name | None = None
@@ -140,6 +142,9 @@ class BackfillSpec(Model):
 
     switch: SwitchSpec = SwitchSpec()
     """Switch-over of readers and writers to the target."""
+
+    refresh: RefreshSpec | None = None
+    """Times at which a finished job runs again, from its last position; default: only when it is requested."""
 
     approval: Literal["Automatic", "Manual"] = "Automatic"
     """`Manual`: stop after the plan until `approved` is true, or `approvedPlan` names the plan."""
@@ -204,6 +209,13 @@ class BackfillSpec(Model):
         if self.throttle.until is not None and not self.throttle.limited:
             hint = "add throttle.rowsPerSecond or throttle.bytesPerSecond, or remove it"
             raise refused("throttle.until", UNTIL_ALONE, hint=hint, value=self.throttle.until)
+        return self
+
+    @model_validator(mode="after")
+    def _can_refresh(self) -> Self:
+        if self.refresh is not None:
+            ttl = self.ttl_seconds_after_finished
+            check_refresh(self.refresh, self.strategy, after=self.after, ttl_seconds=ttl)
         return self
 
     @model_validator(mode="after")

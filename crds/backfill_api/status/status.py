@@ -19,7 +19,7 @@ from backfill_api.wire import Command, CommandType
 
 __all__ = [
     "Acknowledgement", "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning", "PodLoss",
-    "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "RefreshRun", "StopRequest",
+    "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "RefreshRun", "RefreshTimes", "StopRequest",
 ]  # fmt: skip
 
 HISTORY_MAX = 5
@@ -223,6 +223,25 @@ class RefreshRun(Model):
         return self.reason in ("Complete", "UpToDate")
 
 
+class RefreshTimes(Model):
+    """Times of `spec.refresh.schedule`."""
+
+    of: Annotated[str, Field(max_length=320)]
+    """Schedule and time zone that `next` belongs to."""
+
+    next: Moment | None = None
+    """Next time, RFC 3339; a past one waits, as `waits` says. Absent: there is none."""
+
+    last: Moment | None = None
+    """Newest time that started a refresh, RFC 3339."""
+
+    skipped: Moment | None = None
+    """Newest time that started none, because the refresh before it had not ended, RFC 3339."""
+
+    waits: Literal["", "Suspended", "Paused", "AllJobsPaused"] = ""
+    """Reason why the refresh of `next` does not start yet; it starts once."""
+
+
 class PastAttempt(Model):
     """An attempt that ended."""
 
@@ -305,6 +324,9 @@ class BackfillStatus(Model):
 
     refresh: RefreshRun | None = None
     """The newest refresh; absent: none was requested."""
+
+    refresh_times: RefreshTimes | None = None
+    """Times of `spec.refresh.schedule`; absent: it has no schedule, or the job has not ended yet."""
 
     history: Annotated[tuple[PastAttempt, ...], Field(max_length=HISTORY_MAX)] = ()
     """The last attempts that ended, oldest first."""

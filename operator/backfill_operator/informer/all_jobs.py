@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class AllJobsSwitch:
-    """Keeps the switch current, and enqueues all unfinished Backfills when it changes."""
+    """Keeps the switch current, and enqueues all Backfills that are not at rest when it changes."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class AllJobsSwitch:
         elif before is not None:
             _log.warning("the pause of all jobs is lifted%s", f" by {value.by} (claimed)" if value.by else "")
         for key in self._cache.keys():  # noqa: SIM118 - the cache is no mapping
-            if not self._cache.index(key).over:
+            if self._cache.rest(key) is None:
                 self._enqueue(key)
 
     def _report(self, message: str) -> None:

@@ -35,6 +35,8 @@ def rest_of(raw: Raw, index: IndexFields) -> Rest | None:
     except StatusUnreadableError:
         return None
     generation, spec = metadata.get("generation"), raw.get("spec")
+    if isinstance(spec, dict) and spec.get("refresh") is not None:
+        return None  # a time of its schedule starts it again
     if not isinstance(generation, int) or not at_rest(status, generation=generation) or status.attempt is None:
         return None
     return Rest(status.attempt.number, forgotten_ms(status, _ttl_s(spec)))

@@ -44,6 +44,7 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
         "suspend",
         "priority",
         "dependsOn",
+        "refresh",
     ):
         spec.pop(name, None)
     if launch.spec.spark.conf:

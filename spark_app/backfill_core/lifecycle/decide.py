@@ -28,6 +28,7 @@ from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import DriverPod, Observation
+from backfill_core.lifecycle.refresh_times import next_refresh_in_ms, skipped_event, with_refresh_times
 from backfill_core.lifecycle.status.condition_details import (
     COMMIT_STALLED,
     EDIT_PENDING,
@@ -83,13 +84,14 @@ def decide(observation: Observation, now_ms: int) -> Decision:
     context = classify(observation, now_ms)
     lingering = {pod: left_ms for pod in context.our_pods if (left_ms := lingers_ms(context, pod)) is not None}
     result = dispatch(context).requeue_within(*lingering.values())
-    requeue_after_s = None if result.requeue_ms is None else result.requeue_ms / 1000
     if result.conditions is None:
-        return Decision(observation.status, result.actions, requeue_after_s)
+        return Decision(observation.status, result.actions, _seconds(result.requeue_ms))
     details = _shared_target(observation, result.conditions) | _override_ignored(context)
     conditions = result.conditions.with_details(details)
     before, generation = observation.status.conditions, observation.generation
-    status = result.status.model_copy(
+    status = with_refresh_times(context, result.status, conditions)
+    result = result.requeue_within(next_refresh_in_ms(context, status))
+    status = status.model_copy(
         update={
             "observed_generation": generation,
             "phase": conditions.phase,
@@ -100,13 +102,18 @@ def decide(observation: Observation, now_ms: int) -> Decision:
     return Decision(
         bounded(status),
         result.actions,
-        requeue_after_s,
+        _seconds(result.requeue_ms),
         (
             *_events(context, conditions, status.attempt),
+            *skipped_event(observation.status, status),
             *lost_executors_event(observation.status, status),
             *_ended_sidecars(result.actions, lingering),
         ),
     )
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
 
 
 def _ended_sidecars(actions: tuple[Action, ...], lingering: Mapping[DriverPod, int]) -> tuple[EventNote, ...]:

@@ -22,6 +22,7 @@ from backfill_spark.control.wire import to_api_receipt, to_api_source_head
 from backfill_spark.driver.event_loop import now
 from backfill_spark.driver.job_context import JobContext, OpenedJob
 from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.opening.plan_warnings import schedule_ignored
 from backfill_spark.ports.abilities import closing
 from backfill_spark.receipts.comparison import compare
 from backfill_spark.settings import DriverSettings
@@ -153,5 +154,5 @@ def plan_after_end(context: JobContext, state: JobState) -> Plan | None:
         key_columns=context.backfill.spec.source.params.key,
         target_exists=True,
         resumes_attempt=state.attempt,
-        warnings=(ended,),
+        warnings=(ended, *schedule_ignored(context.backfill.spec)),
     )

@@ -66,6 +66,7 @@ from backfill_spark.opening.plan_warnings import (
     merges_in_order,
     order_warnings,
     partitions_left_out,
+    schedule_ignored,
     source_warnings,
     starts_over,
     store_warnings,
@@ -184,6 +185,7 @@ def _plan(
             *starts_over(opened.state, opened.start_over),
             *([] if target is None else partitions_left_out(kept, target, exists=exists)),
             *doubts(spec.strategy),
+            *schedule_ignored(spec),
             *merged_in_order(tables),
         ),
     )

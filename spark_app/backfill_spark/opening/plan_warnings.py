@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.combinations import counts_requests
 from backfill_api.spec.override import ThrottleSpec
+from backfill_api.spec.spec import BackfillSpec
 from backfill_api.spec.strategies import Strategy
 from backfill_api.status.plan import PlannedTarget, PlanWarning
 from backfill_core.file_copies.copy_modes import CopyMode, Decoded
@@ -113,6 +114,15 @@ def starts_over(state: JobState | None, start_over: StartOver | None) -> tuple[P
     message += f", and removes {counted(state.rows_done, 'row')} of the target." if start_over.drop_rows else "."
     hint = "Use a resumable strategy, or accept the restart."
     return (PlanWarning(reason="StartsOver", message=message, hint=hint),)
+
+
+def schedule_ignored(spec: BackfillSpec) -> tuple[PlanWarning, ...]:
+    """Warn that nothing runs the schedule of a job without an operator, which does not pass it to its drivers."""
+    if spec.refresh is None:
+        return ()
+    message = f"spec.refresh.schedule ({spec.refresh.text}) is ignored: only an operator on Kubernetes starts a refresh at these times."
+    hint = "Run `backfill run --refresh` at these times, for example from cron."
+    return (PlanWarning(reason="ScheduleIgnored", message=message, hint=hint),)
 
 
 def order_warnings(order: FileOrder | None) -> tuple[PlanWarning, ...]:

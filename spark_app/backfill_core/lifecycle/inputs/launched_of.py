@@ -13,7 +13,7 @@ from backfill_api.status.status import AttemptKind
 READ_BY_THE_OPERATOR: Final = frozenset({
     "throttle", "pause", "desired_state", "suspend", "approval", "approved", "approved_plan", "backoff_limit", "backoff",
     "active_deadline_seconds", "startup_timeout_seconds", "ttl_seconds_after_finished", "deletion_policy",
-    "drain_timeout_seconds", "retain_driver", "priority", "depends_on",
+    "drain_timeout_seconds", "retain_driver", "priority", "depends_on", "refresh",
 })  # fmt: skip
 """Fields that the operator reads at each decision: an edit of them takes effect without another pod."""
 

@@ -10,6 +10,7 @@ from backfill_api.status.status import BackfillStatus, Control, RefreshRun
 from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeleteObject, DeletePod, RemoveFinalizer
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.observation import DriverPod
+from backfill_core.lifecycle.refresh_times import refresh_is_due, with_started
 from backfill_core.lifecycle.status.condition_details import without_effect
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.steps.step import (
@@ -51,8 +52,8 @@ def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
 def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened"]]:
     """Clean up after a finished job, and delete it once its time to live has passed.
 
-    A failed job continues after an edit of its spec or a requested restart. A complete job continues with `after: Follow` or a requested
-    refresh.
+    A failed job continues after an edit of its spec or a requested restart. A complete job continues with `after: Follow`, a requested
+    refresh, or a time of its schedule, and so does a job whose last refresh failed.
     """
     finished, policy = context.finished, context.policy
     assert finished is not None
@@ -60,7 +61,8 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
     edited = seen_generation is not None and context.observation.generation > seen_generation
     failed = finished.type == "Failed"
     resumes = edited or context.restart_requested if failed else continues_after_end(context)
-    refreshes = not failed and not resumes and can_refresh(context)
+    due = refresh_is_due(context) and (not failed or context.refreshing)
+    refreshes = not resumes and (due or (not failed and can_refresh(context)))
     if (resumes or refreshes) and not policy.refused:
         reopened = _reopened(context, refreshes=refreshes)
         return Ended("Reopened", replace(context, status=reopened))
@@ -86,8 +88,10 @@ def _reopened(context: Context, *, refreshes: bool) -> BackfillStatus:
     status, token = context.status, context.refresh_requested
     fresh: dict[str, object] = {"failures": 0, "start_time": None, "completion_time": None}
     if refreshes:
-        control = (status.control or Control()).model_copy(update={"refresh_token": token})
+        control = status.control or Control()
+        control = control.model_copy(update={"refresh_token": token or control.refresh_token})
         fresh |= {"control": control, "refresh": RefreshRun(start=context.timestamp)}
+        status = with_started(status, context.now_ms)
     elif status.refresh is not None and context.refreshing:
         fresh["refresh"] = RefreshRun(start=status.refresh.start)
     return status.model_copy(update=fresh)

@@ -1,4 +1,4 @@
-"""A complete Backfill that continues: by a requested refresh, whose time the status shows, or by `after: Follow`."""
+"""A complete Backfill that continues: by a refresh, requested or at the times of a schedule, or by `after: Follow`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import after, checked, ended, observed, pod, spec
+from support.operators.observations import T0, after, checked, ended, observed, pod, running, spec
 
 from backfill_api.names import REFRESH_ANNOTATION
+from backfill_api.spec.change_claim import PauseAll
 from backfill_api.status.ending import Ending
-from backfill_api.status.status import RefreshRun
+from backfill_api.status.status import RefreshRun, RefreshTimes
+from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.actions import Decision, LaunchDriver
 from backfill_core.lifecycle.observation import Observation
 
@@ -162,3 +164,163 @@ class TestAJobThatFollowsAfterItsEnd:
         assert decision.status.phase == "Launching"
         assert not any(condition.type == "Complete" for condition in decision.status.conditions)
         assert [action.attempt for action in later.actions if isinstance(action, LaunchDriver)] == [2]
+
+
+NIGHTLY = {"schedule": "0 2 * * *", "timeZone": "Europe/Berlin"}
+DAY_MS = 86_400_000
+NIGHT_1_MS = T0 + 17 * 3_600_000
+"""The first time of the schedule: T0 is 09:00 in Berlin."""
+
+
+def night(number: int) -> str:
+    """Return the n-th time of the schedule, RFC 3339."""
+    return rfc3339(NIGHT_1_MS + (number - 1) * DAY_MS)
+
+
+def scheduled(**fields: Any) -> Observation:
+    """Return a complete Backfill that has seen its schedule, with these fields of its spec."""
+    wish = complete(spec=spec(refresh=NIGHTLY, **fields))
+    return after(wish, checked(wish), live=True)
+
+
+def times(decision: Decision) -> RefreshTimes:
+    """Return the times in a status."""
+    assert decision.status.refresh_times is not None
+    return decision.status.refresh_times
+
+
+def events(decision: Decision) -> list[str]:
+    """Return the messages of events about a skipped refresh."""
+    return [event.message for event in decision.events if event.reason == "RefreshSkipped"]
+
+
+class TestASchedule:
+    """A finished job runs again at the times of its schedule."""
+
+    def test_next_time_is_shown_and_awaited(self) -> None:
+        """The operator decides again at this time, and not before."""
+        seen = scheduled()
+        decision = checked(seen)
+
+        assert times(decision) == RefreshTimes(of="0 2 * * * Europe/Berlin", next=night(1))
+        assert decision.requeue_after_s == 17 * 3600
+        assert launches(checked(seen, NIGHT_1_MS - 1)) == []
+
+    def test_job_runs_again_at_its_time(self) -> None:
+        """It is a refresh, as a requested one is."""
+        decision = checked(scheduled(), NIGHT_1_MS)
+
+        assert launches(decision) == [(2, True)]
+        assert decision.status.refresh == RefreshRun(start=night(1))
+        assert (times(decision).last, times(decision).next) == (night(1), night(2))
+
+    def test_times_without_an_operator_start_one_refresh(self) -> None:
+        """The operator was away for three days and an hour."""
+        seen = scheduled()
+        back_ms = NIGHT_1_MS + 3 * DAY_MS + 3_600_000
+        decision = checked(seen, back_ms)
+        done = over_at(seen, decision, back_ms + 60_000)
+
+        assert launches(decision) == [(2, True)]
+        assert (times(decision).last, times(decision).next) == (night(1), night(5))
+        assert done.status.phase == "Succeeded"
+        assert launches(checked(after(seen, done, live=True), back_ms + 120_000)) == []
+
+    def test_time_during_a_refresh_is_skipped_with_its_reason(self) -> None:
+        """The refresh that runs takes the later changes, too."""
+        seen = scheduled()
+        begun = checked(seen, NIGHT_1_MS)
+        late = checked(after(seen, begun, live=True), NIGHT_1_MS + DAY_MS + 5_000)
+        again = checked(after(seen, late, live=True), NIGHT_1_MS + DAY_MS + 6_000)
+
+        assert (times(late).skipped, times(late).next, times(late).last) == (night(2), night(3), night(1))
+        assert events(late) == [
+            f"no refresh at {night(2)}: the one that began at {night(1)} has not ended; the next time is {night(3)}"
+        ]
+        assert events(again) == []
+
+    def test_failed_refresh_runs_again_at_the_next_time(self) -> None:
+        """An outage of one night does not end a schedule. A first run that failed is for a person."""
+        seen = scheduled()
+        failed = over_at(seen, checked(seen, NIGHT_1_MS), NIGHT_1_MS + 60_000, code=45)
+        later = checked(after(seen, failed, live=True), NIGHT_1_MS + DAY_MS)
+        first = after(seen, checked(observed(status=STATUSES["failed"], spec=spec(refresh=NIGHTLY))), live=True)
+
+        assert failed.status.phase == "Failed"
+        assert launches(later) == [(3, True)]
+        assert launches(checked(first, NIGHT_1_MS + DAY_MS)) == []
+        assert checked(first).status.refresh_times is None
+
+    @pytest.mark.parametrize(
+        ("held", "why"), [({"suspend": True}, "Suspended"), ({"desiredState": "Paused"}, "Paused")]
+    )
+    def test_schedule_is_suspended_by_a_pause(self, held: dict[str, Any], why: str) -> None:
+        """The job stays complete, no pod waits, and what was missed runs once after the pause."""
+        seen = scheduled(**held)
+        waits = checked(seen, NIGHT_1_MS + 2 * DAY_MS)
+        resumed = after(seen, waits, spec=spec(refresh=NIGHTLY), generation=2, live=True)
+
+        assert (waits.status.phase, launches(waits)) == ("Succeeded", [])
+        assert (times(waits).waits, times(waits).next) == (why, night(1))
+        assert waits.requeue_after_s is None
+        assert launches(checked(resumed, NIGHT_1_MS + 2 * DAY_MS + 1)) == [(2, True)]
+
+    def test_pause_of_all_jobs_holds_a_schedule(self) -> None:
+        """The switch comes before each job."""
+        seen = replace(scheduled(), pause_all=PauseAll(enabled=True))
+        waits = checked(seen, NIGHT_1_MS)
+        lifted = after(seen, waits, pause_all=PauseAll(enabled=False), live=True)
+
+        assert (times(waits).waits, launches(waits)) == ("AllJobsPaused", [])
+        assert launches(checked(lifted, NIGHT_1_MS + 60_000)) == [(2, True)]
+
+    def test_edit_of_a_schedule_starts_nothing(self) -> None:
+        """Times of the new schedule that passed before the edit do not count as missed."""
+        seen = scheduled()
+        earlier = after(seen, checked(seen), spec=spec(refresh={"schedule": "0 7 * * *"}), generation=2, live=True)
+        decision = checked(earlier)
+        removed = checked(after(earlier, decision, spec=spec(), generation=3, live=True))
+
+        assert launches(decision) == []
+        assert times(decision).next == "2027-01-16T07:00:00Z"
+        assert removed.status.refresh_times is None
+
+    def test_edited_status_does_not_move_a_schedule(self) -> None:
+        """A user may write a next time that never comes, or that is no time."""
+        for next_time in ("2999-01-01T00:00:00Z", "soon", None):
+            seen = scheduled()
+            edited = times(checked(seen)).model_copy(update={"next": next_time})
+            status = seen.status.model_copy(update={"refresh_times": edited})
+
+            assert times(checked(replace(seen, status=status))).next == night(1)
+
+    def test_requested_refresh_fulfils_a_time_that_has_come(self) -> None:
+        """Both are the same run."""
+        seen = replace(scheduled(), annotations=ASKED)
+        decision = checked(seen, NIGHT_1_MS)
+        assert decision.status.control is not None
+
+        assert launches(decision) == [(2, True)]
+        assert decision.status.control.refresh_token == "monday"
+        assert times(decision).last == night(1)
+        # A later time must not forget the token, which would be a new request.
+        done = over_at(seen, decision, NIGHT_1_MS + 60_000)
+        second = over_at(seen, checked(after(seen, done, live=True), NIGHT_1_MS + DAY_MS), NIGHT_1_MS + DAY_MS + 60_000)
+        assert launches(checked(after(seen, second, live=True), NIGHT_1_MS + DAY_MS + 120_000)) == []
+
+    def test_first_run_is_not_disturbed(self) -> None:
+        """A job that has never ended has no times."""
+        seen = observed(status=STATUSES["running"], pods=(running(),), spec=spec(refresh=NIGHTLY))
+
+        assert checked(seen, NIGHT_1_MS).status.refresh_times is None
+
+
+def over_at(wish: Observation, begun: Decision, now_ms: int, code: int = 0) -> Decision:
+    """Return the decision about the end of the attempt that a decision launched."""
+    attempt = begun.status.attempt
+    assert attempt is not None
+    past = replace(ended(code), name=attempt.pod_name or "", attempt=attempt.number)
+    seen = checked(
+        after(wish, begun, pods=(replace(pod(), name=past.name, attempt=past.attempt),), report=None), now_ms
+    )
+    return checked(after(wish, seen, pods=(past,), report=None, live=True), now_ms)
