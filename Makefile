@@ -36,6 +36,9 @@ demo: setup ## show the product on real tables with live changes, in two to thre
 demo-kafka: setup ## copy a topic of a real broker into a table while a producer keeps writing, in about two minutes
 	@$(BIN)/python examples/demo/topic.py $(ARGS)
 
+demo-switch: setup ## move a live writer from a table to its copy and back, in about three minutes
+	@$(BIN)/python examples/demo/switch.py $(ARGS)
+
 test: setup ## run every test without Spark, the first case of each test file on Spark, and one kill of each strategy, in 10 to 15 minutes
 	@$(TESTS) --part first plain control reconcile faults spark jobs -- $(ARGS)
 
@@ -160,4 +163,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka test test-rest test-all test-metastore test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean
+.PHONY: help setup demo demo-kafka demo-switch test test-rest test-all test-metastore test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean

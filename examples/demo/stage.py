@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -95,6 +96,12 @@ class Child:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
+    def tell(self, line: str) -> None:
+        """Write a line to standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
     def end(self, timeout_s: float = 30.0) -> int:
         """Close standard input, and wait for the end; then the files contain all output."""
         assert self._process.stdin is not None
@@ -173,7 +180,7 @@ class Stage(ABC):
 
     def note(self, message: str) -> None:
         """Print the result of a step."""
-        self.console.print(Text(f"            {message}", style="green"), soft_wrap=True)
+        self.console.print(Text(textwrap.indent(message, " " * 12), style="green"), soft_wrap=True)
 
     def where(self) -> None:
         """Print a line of progress if the console is not a terminal, and so has no live view."""
@@ -246,7 +253,8 @@ class Stage(ABC):
         assert self.writer is not None
         self.say(self.describe_end(self.writer.newest))
         self.writer.end()
-        self.console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
+        if "receipt" in outcome:
+            self.console.print(show_receipt(Receipt.model_validate(outcome["receipt"])))
         self.console.print("[bold cyan]commands to try next[/]")
         backfill = shlex.join(typed())
         for command, why in (

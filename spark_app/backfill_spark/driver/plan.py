@@ -66,7 +66,6 @@ from backfill_spark.opening.plan_warnings import (
     merges_in_order,
     order_warnings,
     partitions_left_out,
-    schedule_ignored,
     source_warnings,
     starts_over,
     store_warnings,
@@ -184,8 +183,7 @@ def _plan(
             *key_unproven(tables, settings, unique=unique, by_range=by_key, rows_max=CHECK_UNIQUE_ROWS_MAX),
             *starts_over(opened.state, opened.start_over),
             *([] if target is None else partitions_left_out(kept, target, exists=exists)),
-            *doubts(spec.strategy),
-            *schedule_ignored(spec),
+            *doubts(spec),
             *merged_in_order(tables),
         ),
     )

@@ -10,7 +10,6 @@ from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.combinations import counts_requests
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.spec.strategies import Strategy
 from backfill_api.status.plan import PlannedTarget, PlanWarning
 from backfill_core.file_copies.copy_modes import CopyMode, Decoded
 from backfill_core.job.state import JobState
@@ -144,11 +143,12 @@ def order_warnings(order: FileOrder | None) -> tuple[PlanWarning, ...]:
     return tuple(warnings)
 
 
-def doubts(strategy: Strategy) -> tuple[PlanWarning, ...]:
-    """Return warnings about guarantees that the strategy itself cannot give."""
-    doubts = strategy.params.doubts
+def doubts(spec: BackfillSpec) -> tuple[PlanWarning, ...]:
+    """Return warnings about guarantees that the strategy itself cannot give, and about a schedule without an operator."""
+    doubts = spec.strategy.params.doubts
     hint = "Use the default strategy for a table that matters."
-    return tuple(PlanWarning(reason=reason, message=message, hint=hint) for reason, message in doubts.items())
+    warnings = [PlanWarning(reason=reason, message=message, hint=hint) for reason, message in doubts.items()]
+    return (*warnings, *schedule_ignored(spec))
 
 
 def merged_in_order(tables: Tables) -> tuple[PlanWarning, ...]:
