@@ -58,7 +58,7 @@ class Orders:
 
 def reason_of(message: str) -> str:
     """Return the line of an error that has its class in brackets, as `[DELTA_…] …`; without one, the first line."""
-    return message[max(message.find("[DELTA_"), 0) :].split("\n")[0][:ERROR_CHARACTERS_MAX]
+    return message[max(message.find("[DELTA_"), 0) :].split("\n", maxsplit=1)[0][:ERROR_CHARACTERS_MAX]
 
 
 class Hold:

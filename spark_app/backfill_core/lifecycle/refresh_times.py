@@ -5,7 +5,7 @@ The next time is in the status, so a restart of the operator loses none. Times t
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from backfill_api.spec.schedules.refresh import RefreshSpec
 from backfill_api.status.status import BackfillStatus, RefreshTimes
@@ -15,7 +15,9 @@ from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status.conditions import ConditionSet
 
-REFRESH_SKIPPED = "RefreshSkipped"
+REFRESH_SKIPPED: Final = "RefreshSkipped"
+AGAIN_MS: Final = 1000
+"""Delay until the next decision if a time comes while a job ends."""
 
 
 def refresh_is_due(context: Context) -> bool:
@@ -42,9 +44,8 @@ def with_refresh_times(context: Context, status: BackfillStatus, conditions: Con
     if isinstance(context.observation.spec, SpecRefused) or context.observation.deletion_ms is not None:
         return status
     refresh = _scheduled(context)
-    ended_once = conditions.state == "Complete" or status.refresh is not None
     times = None
-    if refresh is not None and ended_once:
+    if refresh is not None and _has_times(status, conditions):
         times = _times(context, refresh, status.refresh_times, finished=conditions.finished)
     return status if times == status.refresh_times else status.model_copy(update={"refresh_times": times})
 
@@ -52,8 +53,8 @@ def with_refresh_times(context: Context, status: BackfillStatus, conditions: Con
 def next_refresh_in_ms(context: Context, status: BackfillStatus) -> int | None:
     """Return the milliseconds until the next time needs a decision; `None` if none does."""
     times = status.refresh_times
-    next_ms = None if times is None or times.waits else ms_of(times.next)
-    return None if next_ms is None else max(0, next_ms - context.now_ms)
+    next_ms = None if times is None or times.waits or _scheduled(context) is None else ms_of(times.next)
+    return None if next_ms is None else max(AGAIN_MS, next_ms - context.now_ms)
 
 
 def skipped_event(before: BackfillStatus, status: BackfillStatus) -> tuple[EventNote, ...]:
@@ -64,6 +65,13 @@ def skipped_event(before: BackfillStatus, status: BackfillStatus) -> tuple[Event
     began = "" if status.refresh is None else f" that began at {status.refresh.start}"
     message = f"no refresh at {times.skipped}: the one{began} has not ended; the next time is {times.next}"
     return (EventNote("Warning", REFRESH_SKIPPED, message),)
+
+
+def _has_times(status: BackfillStatus, conditions: ConditionSet) -> bool:
+    """Return whether a schedule applies: to a complete job, and to one whose refresh runs or failed."""
+    if status.refresh is None:
+        return conditions.state == "Complete"
+    return conditions.state != "Failed" or not status.refresh.done
 
 
 def _scheduled(context: Context) -> RefreshSpec | None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import T0, after, checked, ended, observed, pod, running, spec
 
@@ -15,7 +17,7 @@ from backfill_api.status.ending import Ending
 from backfill_api.status.status import RefreshRun, RefreshTimes
 from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.actions import Decision, LaunchDriver
-from backfill_core.lifecycle.observation import Observation
+from backfill_core.lifecycle.observation import Observation, SpecRefused
 
 ASKED = {REFRESH_ANNOTATION: "monday"}
 
@@ -324,3 +326,31 @@ def over_at(wish: Observation, begun: Decision, now_ms: int, code: int = 0) -> D
         after(wish, begun, pods=(replace(pod(), name=past.name, attempt=past.attempt),), report=None), now_ms
     )
     return checked(after(wish, seen, pods=(past,), report=None, live=True), now_ms)
+
+
+class TestAnyTimesInAStatus:
+    """Users edit statuses, and clocks jump."""
+
+    @settings(max_examples=80)
+    @given(
+        st.sampled_from(["complete", "failed", "running", "new"]),
+        st.sampled_from([None, "", "soon", "1970-01-01T00:00:00Z", night(1), night(3), "9999-12-31T23:59:59Z"]),
+        st.sampled_from(["", "0 2 * * * Europe/Berlin"]),
+        st.sampled_from([None, RefreshRun(start=night(1)), RefreshRun(start="x", end="y", reason="Complete")]),
+        st.sampled_from([spec(refresh=NIGHTLY), SpecRefused(("spec.source: is required",))]),
+        st.integers(-DAY_MS, 9 * DAY_MS),
+    )
+    def test_a_decision_follows_and_comes_to_rest(
+        self, state: str, next_time: str | None, of: str, run: RefreshRun | None, given: Any, since_ms: int
+    ) -> None:
+        """Whatever the times are, an operator neither writes nor decides without a pause."""
+        times = RefreshTimes(of=of, next=next_time, waits="Paused")
+        status = STATUSES[state].model_copy(update={"refresh_times": times, "refresh": run})
+        seen, now_ms = observed(status=status, spec=given, live=True), T0 + since_ms
+        for _ in range(6):
+            decision = checked(seen, now_ms)
+            if decision.status == seen.status and decision.events == ():
+                assert decision.requeue_after_s is None or decision.requeue_after_s >= 1
+                return
+            seen = after(seen, decision, live=True)
+        pytest.fail("the decisions do not come to rest")
