@@ -335,16 +335,16 @@ class TestAnyTimesInAStatus:
     @given(
         st.sampled_from(["complete", "failed", "running", "new"]),
         st.sampled_from([None, "", "soon", "1970-01-01T00:00:00Z", night(1), night(3), "9999-12-31T23:59:59Z"]),
-        st.sampled_from(["", "0 2 * * * Europe/Berlin"]),
+        st.sampled_from([("", ""), ("0 2 * * * Europe/Berlin", ""), ("0 2 * * * Europe/Berlin", "Paused")]),
         st.sampled_from([None, RefreshRun(start=night(1)), RefreshRun(start="x", end="y", reason="Complete")]),
         st.sampled_from([spec(refresh=NIGHTLY), SpecRefused(("spec.source: is required",))]),
         st.integers(-DAY_MS, 9 * DAY_MS),
     )
     def test_a_decision_follows_and_comes_to_rest(
-        self, state: str, next_time: str | None, of: str, run: RefreshRun | None, given: Any, since_ms: int
+        self, state: str, next_time: str | None, of: tuple[str, str], run: RefreshRun | None, given: Any, since_ms: int
     ) -> None:
         """Whatever the times are, an operator neither writes nor decides without a pause."""
-        times = RefreshTimes(of=of, next=next_time, waits="Paused")
+        times = RefreshTimes.model_validate({"of": of[0], "next": next_time, "waits": of[1]})
         status = STATUSES[state].model_copy(update={"refresh_times": times, "refresh": run})
         seen, now_ms = observed(status=status, spec=given, live=True), T0 + since_ms
         for _ in range(6):
