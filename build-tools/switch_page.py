@@ -20,7 +20,7 @@ MARKS = """\
 | mark in the source | `switch` continues at | `switch --undo` continues at | `switch --complete` |
 |---|---|---|---|
 | none, no fence | Checking | refused | refused |
-| none, a fence of the job | Checking | GivingUp | refused |
+| none, a fence of a switch-over | Checking | GivingUp | refused |
 | Flipping | Releasing | CheckingTarget | refused |
 | Switched | nothing to do | CheckingTarget | Completing |
 | Undoing | refused | Holding | refused |

@@ -4,6 +4,7 @@ import pytest
 from support.drivers.background import Running
 from support.endings import assert_ending
 from support.switch_over.names import Writer, ids_in, make_name
+from support.tables import other_engine
 from support.tables.jobs import document, make_orders
 
 from backfill import Backfill, Settings
@@ -68,8 +69,11 @@ class TestALiveWriter:
         with driven(spark, job, tmp_path) as running:
             running.until(lambda progress: progress.caught_up)
             assert job.plan_switch(spark).obstacles == ()
-            assert job.switch(spark).end == "Switched"
+            done = job.switch(spark)
+            assert (done.end, list(done.seconds)[:3]) == ("Switched", ["Checking", "Comparing", "Fencing"])
             assert running.outcome().outcome == "Stopped"
+        assert done.compared[0].endswith("of the source: there is no receipt")
+        assert done.compared[1].startswith("compared the changes up to version")
         assert (name.read_text(), ids_in(target)) == (target, ids_in(source))
 
         assert job.undo_switch(spark).end == "Undone"
@@ -84,20 +88,35 @@ class TestALiveWriter:
 
 
 class TestGivenUp:
-    """A switch-over that fails before its flip leaves a source that accepts writes."""
+    """A switch-over that fails before its flip leaves the job as it found it."""
 
-    def test_comparison_that_finds_a_difference_opens_the_source_again(self, spark, tmp_path, moved):
-        """Another writer changed the target; the name still points to the source."""
+    def test_comparison_that_finds_a_difference_leaves_the_driver_and_the_fence_as_they_were(
+        self, spark, tmp_path, moved
+    ):
+        """Another writer changes the target between both comparisons; then the source has a fence of a user."""
         job, name, source, target = moved()
+
+        def damage(step):
+            if step == "Fencing":
+                spark.sql(f"UPDATE delta.`{target}` SET note = 'x' WHERE id = 5")
+
         with driven(spark, job, tmp_path) as running:
             running.until(lambda progress: progress.caught_up)
-            spark.sql(f"UPDATE delta.`{target}` SET note = 'x' WHERE id = 5")
             with pytest.raises(VerificationFailedError) as failed:
+                job.switch(spark, on_step=damage)
+            assert FENCED not in str(head_actions(spark, source).protocol)
+            other_engine.insert(source, "SELECT * REPLACE (CAST(5000 AS BIGINT) AS id) FROM now LIMIT 1")
+            newest = head_actions(spark, source).version
+            running.until(lambda progress: (progress.consumed_version or 0) >= newest)
+
+            job.fence(spark)
+            with pytest.raises(VerificationFailedError):
                 job.switch(spark)
+            assert FENCED in str(head_actions(spark, source).protocol)
+            running.until(lambda progress: progress.caught_up)
 
         assert_ending(failed.value, "VerificationFailed")
         assert name.read_text() == source
-        assert FENCED not in str(head_actions(spark, source).protocol)
         with pytest.raises(SwitchBlockedError) as none:
             job.complete_switch(spark)
         assert_ending(none.value, "SwitchBlocked")

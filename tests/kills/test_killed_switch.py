@@ -46,11 +46,11 @@ class TestAKilledSwitch:
             tmp_path / "job.yaml", source, target, after="Follow", switch={"flip": flip}, barrier={"intervalMs": 200}
         )
 
-        backfill("switch", dies_at="after_switch_step:2")
+        backfill("switch", dies_at="after_switch_step:3")
         fenced = head_actions(spark, source)
         assert FENCED in fenced.protocol["writerFeatures"]
         assert SWITCH not in fenced.metadata["configuration"]
-        backfill("switch", dies_at="after_switch_step:5")
+        backfill("switch", dies_at="after_switch_step:6")
         assert '"stage":"Flipping"' in head_actions(spark, source).metadata["configuration"][SWITCH]
         assert name.read_text() == source
         backfill("switch", dies_at="after_switch_step:2")

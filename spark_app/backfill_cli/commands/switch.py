@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from backfill.switching import SwitchPlan, SwitchResult
 
 STEPS = (
+    "compare source and target while the driver follows; the last receipt covers files that did not change since",
     "fence the source: it becomes read-only for all writers; readers continue",
     "wait until the target holds the last version of the source",
-    "compare source and target, and stop the driver",
-    "remove the job's state from the target, so that any writer may use it",
+    "compare what changed since step 1",
+    "stop the driver, and remove the job's state from the target, so that any writer may use it",
 )
 
 
@@ -38,7 +39,7 @@ STEPS = (
     "--timeout", callback=parsed(parse_duration_s), metavar="DURATION",
     help="Longest time from the fence until the flip begins; default: 5m.",
 )  # fmt: skip
-@click.option("--full", is_flag=True, help="Compare rows also of files that were copied unchanged.")
+@click.option("--full", is_flag=True, help="Compare all rows of both tables after the fence.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @spark_settings
 def switch(
@@ -121,7 +122,8 @@ def _show_result(job: Backfill, result: SwitchResult, output: str) -> None:
             "state": str(result.end), "source": result.source, "target": result.target,
             "version": None if result.fence is None else result.fence.version,
             "rows": None if receipt is None else receipt.rows, "digest": None if receipt is None else receipt.digest,
-            "unavailableSeconds": result.unavailable_s,
+            "unavailableSeconds": result.unavailable_s, "stepSeconds": dict(result.seconds),
+            "compared": list(result.compared),
         }  # fmt: skip
         click.echo(json.dumps(fields))
         return
@@ -130,8 +132,11 @@ def _show_result(job: Backfill, result: SwitchResult, output: str) -> None:
         click.echo(
             f"source at version {result.fence.version} and target are equal: {result.receipt.rows:,} rows, digest {result.receipt.digest[:12]}"
         )
+    for line in result.compared:
+        click.echo(line)
     if result.unavailable_s is not None:
         click.echo(f"writers were refused for {result.unavailable_s:.1f} s")
+    click.echo(", ".join(f"{step} {step_s:.1f} s" for step, step_s in result.seconds.items()) or "no step was left")
     if result.end == "Switched":
         for line in result.flip:
             click.echo(f"flip: {line}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX
@@ -18,7 +18,7 @@ from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.publication import Publication
 from backfill_core.protocol.quarantine import Quarantine
-from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
+from backfill_core.protocol.receipt import FileDifference, ReceiptBasis, TableReceipt, VnodeMismatch
 from backfill_core.protocol.refresh import Refresh
 from backfill_core.protocol.stored_fields import HINT, StoredFields, check_numbers
 from backfill_core.protocol.work import Position
@@ -252,6 +252,7 @@ def receipt_to_json(receipt: TableReceipt) -> dict[str, Any]:
         # The position of a versioned source is its version, which is stored above.
         **({"source": receipt.source_position} if receipt.source_version is None else {}),
         **_files_to_json(receipt),
+        **({} if receipt.basis is None else {"basis": list(astuple(receipt.basis))}),
     }
 
 
@@ -297,7 +298,12 @@ def receipt_from_json(value: dict[str, Any]) -> TableReceipt:
         rows_by_rows=stored.optional_count("rowsByRows"),
         files=tuple(FileDifference(*map(str, file)) for file in value.get("files", ())),
         cut_off=tuple(_cut_off(*span) for span in value.get("cutOff", ())),
+        basis=_basis(value.get("basis")),
     )
+
+
+def _basis(value: Any) -> ReceiptBasis | None:
+    return None if value is None else ReceiptBasis(*(str(text)[:DIGEST_CHARACTERS] for text in value))
 
 
 def _mismatch(vnode: Any, source_rows: Any, target_rows: Any) -> VnodeMismatch:

@@ -89,6 +89,31 @@ def mismatch_condition(key: Sequence[str], vnodes: int, wrong: Sequence[int]) ->
 
 
 @dataclass(frozen=True, slots=True)
+class ReceiptBasis:
+    """Tables, columns and transform that a receipt is about; a later comparison may build on it only if all are the same."""
+
+    source_id: str
+    """Id of the source table, which a new table at the same path does not have."""
+
+    target_id: str
+    columns: str
+    """Hash of the columns and partition columns of both tables."""
+
+    transform: str
+    """Hash of the transform, the key and the write mode."""
+
+    def differs_from(self, earlier: ReceiptBasis) -> str:
+        """Return what changed, for display; empty if nothing did."""
+        if self.source_id != earlier.source_id:
+            return "the source was created again"
+        if self.target_id != earlier.target_id:
+            return "the target was created again"
+        if self.columns != earlier.columns:
+            return "the columns changed"
+        return "the transform changed" if self.transform != earlier.transform else ""
+
+
+@dataclass(frozen=True, slots=True)
 class TableReceipt:
     """Result of a comparison: files by bytes, other rows by counts and hash sums per vnode, and all differences."""
 
@@ -136,6 +161,9 @@ class TableReceipt:
 
     condition: str = ""
     """SQL condition for the target's rows in the vnodes that differ; empty if there is none. Not stored in the state."""
+
+    basis: ReceiptBasis | None = None
+    """`None` in receipts of earlier releases, and if the tables have no ids."""
 
     @property
     def equal(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from backfill_core.errors import InvalidSpecError, SourceFencedError, SwitchBlockedError
 from backfill_core.source_fence.fenceable import check_fenceable, in_commit_timestamps
@@ -20,6 +20,10 @@ FENCE, UNFENCE = "FENCE", "UNFENCE"
 """Operations in the table's history."""
 
 OPERATIONS: Final = (FENCE, UNFENCE)
+Purpose = Literal["", "switch"]
+"""`switch` if a switch-over sets the fence, and lifts it if it gives up; empty if a user sets it with `backfill fence`."""
+
+SWITCHING: Final = "switch"
 ENGINE_INFO: Final = "backfill"
 REASON_CHARACTERS_MAX: Final = 500
 
@@ -68,16 +72,22 @@ class SourceFence:
     writer: int
     """Versions of the protocol before the fence."""
 
+    purpose: Purpose = ""
+
     def encode(self) -> str:
         """Return the value of the table property."""
-        return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)
+        fields = {name: value for name, value in asdict(self).items() if (name, value) != ("purpose", "")}
+        return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
     def decode(cls, text: str) -> Self | None:
         """Parse the value of the table property; `None` if it is not valid."""
         kinds = {"job": str, "reason": str, "time": str, "version": int, "reader": int, "writer": int}
         values = typed_fields(text, kinds)
-        return None if values is None else cls(**values)
+        if values is None:
+            return None
+        switching = typed_fields(text, {"purpose": str}) == {"purpose": SWITCHING}
+        return cls(**values, purpose=SWITCHING if switching else "")
 
     def __str__(self) -> str:
         """Format the fence for a message."""
@@ -97,6 +107,7 @@ class Request:
     """Unique id of the request, for the table's history."""
 
     reason: str = ""
+    purpose: Purpose = ""
 
     def __post_init__(self) -> None:
         """Reject a reason that is too long for a table property."""
@@ -141,8 +152,9 @@ def fence_step(head: TableHead, request: Request) -> Fenced | LogEntry:
     check_fenceable(head.path, head.protocol, head.metadata)
     before = head.protocol
     fence = SourceFence(
-        request.job, request.reason, request.time, head.version + 1, reader=before.reader, writer=before.writer
-    )
+        request.job, request.reason, request.time, head.version + 1, reader=before.reader, writer=before.writer,
+        purpose=request.purpose,
+    )  # fmt: skip
     properties = {**_unmarked(head), FENCED: fence.encode()}
     return _entry(head, request, FENCE, before.with_fence(), properties, {"job": request.job, "reason": request.reason})
 
@@ -182,6 +194,12 @@ def property_entry(
 ) -> LogEntry:
     """Return a log entry that changes only the properties of a table."""
     return _entry(head, request, operation, head.protocol, properties, parameters)
+
+
+def feature_entry(head: TableHead, request: Request, operation: str, feature: str) -> LogEntry:
+    """Return a log entry that removes a feature of writers from the protocol of a table that has no use for it."""
+    protocol = head.protocol.without(feature)
+    return _entry(head, request, operation, protocol, head.properties, {"job": request.job, "feature": feature})
 
 
 def _unmarked(head: TableHead) -> dict[str, str]:

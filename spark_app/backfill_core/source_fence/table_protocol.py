@@ -108,6 +108,15 @@ class TableProtocol:
                 return before
         return replace(self, writer_features=rest)
 
+    def without(self, feature: str) -> TableProtocol:
+        """Return the same protocol without a feature of writers, with the lowest versions that imply exactly the remaining features."""
+        rest = tuple(name for name in self.features if name != feature)
+        for writer in range(1, LISTS_WRITER_FEATURES):
+            plain = TableProtocol(self.reader, writer)
+            if plain.is_valid and {*plain.features} == {*rest}:
+                return plain
+        return replace(self, writer=LISTS_WRITER_FEATURES, writer_features=rest)
+
     def __str__(self) -> str:
         """Format the protocol for a message."""
         listed = "" if self.writer_features is None else f", {', '.join(sorted(self.writer_features)) or 'no features'}"

@@ -11,7 +11,17 @@ from dataclasses import asdict, dataclass
 from typing import Final, Literal, Self, get_args
 
 from backfill_core.errors import SwitchBlockedError
-from backfill_core.source_fence.fence import LogEntry, Open, Request, TableHead, held_by, lift_entry, property_entry
+from backfill_core.source_fence.fence import (
+    SWITCHING,
+    Fenced,
+    LogEntry,
+    Open,
+    Request,
+    TableHead,
+    held_by,
+    lift_entry,
+    property_entry,
+)
 from backfill_core.source_fence.table_protocol import SWITCH, typed_fields
 
 Stage = Literal["Flipping", "Switched", "Undoing"]
@@ -127,3 +137,25 @@ def lift_step(head: TableHead, request: Request, mark: Mark | None) -> Open | Lo
             hint="Run `backfill switch` again to see its result, or `backfill switch --undo`.",
         )
     return lift_entry(head, request)
+
+
+def give_up_step(head: TableHead, request: Request, mark: Mark | None) -> Open | Fenced | LogEntry:
+    """Return that the source is as before the switch-over, or the log entry that makes it so.
+
+    A fence that a user set with `backfill fence` stays; only the mark leaves.
+
+    Args:
+        head: Newest version of the source.
+        request: The request.
+        mark: The mark that may be removed.
+
+    Raises:
+        SwitchBlockedError: another command changed the mark, so the name may point to the target.
+    """
+    entry = lift_step(head, request, mark)
+    if isinstance(entry, Open) or head.fence is None or head.fence.purpose == SWITCHING:
+        return entry
+    if SWITCH not in head.properties:
+        return Fenced(head.fence)
+    properties = {name: value for name, value in head.properties.items() if name != SWITCH}
+    return property_entry(head, request, OPERATION, properties, {"job": request.job})

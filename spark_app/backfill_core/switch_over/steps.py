@@ -2,23 +2,25 @@
 
 step             answer         next            effect of the step
 --------------   ------------   -------------   --------------------------------------------------------------------------
-Checking         done           Fencing         reads lag, receipt, key proof and the name; changes nothing
+Checking         done           Comparing       reads lag, receipt, key proof and the name; changes nothing
                  failed         GivingUp
-Fencing          done           Draining        one log entry makes the source read-only, at version V
+Comparing        done           Fencing         compares both tables while the driver follows, and checks again; changes nothing
                  failed         GivingUp
-Draining         done           Verifying       waits until the target holds V
+Fencing          done           Draining        one log entry makes the source read-only, at version V; waits for a good time before it
                  failed         GivingUp
-Verifying        done           Recording       compares the target with the source at V, and stops the driver
+Draining         done           Verifying       waits until the target holds all rows of V
+                 failed         GivingUp
+Verifying        done           Recording       compares everything that changed since the step Comparing
                  failed         GivingUp
 Recording        done           Releasing       stores the mark Flipping in the source: definition of the name, state of the job
                  failed         GivingUp
-Releasing        done           Flipping        removes the job's state from the target; stores there the folder of a source that the spec names
+Releasing        done           Flipping        stops the driver; removes the job's state from the target; stores there the folder of a source that the spec names
                  failed         Interrupted
 Flipping         done           Settling        the name points to the target
                  failed         Interrupted
 Settling         done           Switched        stores the mark Switched; keepSource: Released lifts the fence instead
                  failed         Interrupted
-GivingUp         done           Following       lifts a fence of this job, also one of an earlier run; the job follows as before
+GivingUp         done           Following       lifts the fence of a switch-over, also one of an earlier run; `backfill fence` keeps its own
                  failed         Interrupted
 
 CheckingTarget   done           Reversing       the undo begins if no other writer changed the target
@@ -63,6 +65,7 @@ class Step(StrEnum):
     """A step with an effect."""
 
     CHECK = "Checking"
+    COMPARE = "Comparing"
     FENCE = "Fencing"
     DRAIN = "Draining"
     VERIFY = "Verifying"
@@ -137,7 +140,8 @@ class Next:
 
 
 TRANSITIONS: Final[Mapping[Step, Next]] = {
-    Step.CHECK: Next(Step.FENCE, Step.GIVE_UP),
+    Step.CHECK: Next(Step.COMPARE, Step.GIVE_UP),
+    Step.COMPARE: Next(Step.FENCE, Step.GIVE_UP),
     Step.FENCE: Next(Step.DRAIN, Step.GIVE_UP),
     Step.DRAIN: Next(Step.VERIFY, Step.GIVE_UP),
     Step.VERIFY: Next(Step.RECORD, Step.GIVE_UP),
@@ -199,7 +203,7 @@ def begin(goal: Goal, mark: Mark | None, *, fenced: bool, timeout_s: float) -> S
     Args:
         goal: The request.
         mark: The mark in the source; `None` before the first one.
-        fenced: True if this job holds a fence of the source.
+        fenced: True if a switch-over of this job has set a fence of the source.
         timeout_s: Longest time from the fence until the flip begins.
     """
     return SwitchOver(_start(goal, None if mark is None else mark.stage, fenced=fenced), timeout_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,6 +66,8 @@ class LoggedTable:
     description: str | None = None
     """`None` if it has no description."""
 
+    table_id: str = field(default="", compare=False)
+
 
 def table_now(spark: SparkSession, path: str) -> LoggedTable | None:
     """Return metadata and protocol of the newest version; `None` if there is no commit.
@@ -108,6 +110,7 @@ def _table_of(metadata: Mapping[str, Any], protocol: Mapping[str, Any]) -> Logge
         properties=metadata.get("configuration") or {},
         features=frozenset(chain.from_iterable(features)),
         description=metadata.get("description"),
+        table_id=str(metadata.get("id", "")),
     )
 
 
@@ -122,6 +125,7 @@ def _described(snapshot: Any) -> LoggedTable:
         properties={str(name): str(properties.get(name)) for name in properties.keySet().toArray()},
         features=frozenset(str(name) for names in features for name in names.toArray()),
         description=None if description is None else str(description),
+        table_id=str(metadata.getId()),
     )
 
 

@@ -16,6 +16,7 @@ from backfill_core.errors import InvalidSpecError, TransientError
 from backfill_core.plugins import choose
 from backfill_core.source_fence.fence import (
     LogEntry,
+    Purpose,
     Request,
     SourceFence,
     TableHead,
@@ -199,7 +200,7 @@ def _opened(
             yield plugin.fenced_log(session, spec.source)
 
 
-def request_of(backfill: BackfillResource, reason: str) -> Request:
+def request_of(backfill: BackfillResource, reason: str, purpose: Purpose = "") -> Request:
     """Return a request of a job, made now, with a new id."""
     now_ms = round(time.time() * 1000)
-    return Request(backfill.job_id, format_timestamp(now_ms), now_ms, str(uuid.uuid4()), reason)
+    return Request(backfill.job_id, format_timestamp(now_ms), now_ms, str(uuid.uuid4()), reason, purpose)

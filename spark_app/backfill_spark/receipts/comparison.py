@@ -14,13 +14,14 @@ from pyspark.sql import functions as F
 from backfill_core.file_copies.proof import FileId, ProvenFiles
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.publication import ManifestPart
-from backfill_core.protocol.receipt import FileDifference, PartitionComparison, TableReceipt
+from backfill_core.protocol.receipt import FileDifference, PartitionComparison, ReceiptBasis, TableReceipt
 from backfill_core.protocol.work import Covered, Position
 from backfill_spark.delta.types import quoted
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsPublication
 from backfill_spark.ports.source import version_of
+from backfill_spark.receipts.basis import basis_of
 from backfill_spark.receipts.file_digests import FileProof, misstated_files
 from backfill_spark.receipts.partition_sums import Tallies, place_columns, tallied, target_tally
 from backfill_spark.receipts.row_sums import differing_rows, receipt_without_rows, take_receipt
@@ -80,6 +81,9 @@ class TableComparison:
     cut_off: tuple[OffsetRange, ...] = ()
     """Offsets of the source that open transactions hide from every reader of committed records."""
 
+    basis: Callable[[], ReceiptBasis | None] = lambda: None
+    """Reads the tables, columns and transform that the receipt names."""
+
     def receipt(self, *, epoch: int) -> TableReceipt:
         """Compare both sides and return the receipt.
 
@@ -93,7 +97,7 @@ class TableComparison:
         if self.misstated is not None:
             wrong = tuple(file for file in self.misstated() if file not in receipt.files)
             receipt = replace(receipt, files=(*receipt.files, *wrong))
-        return replace(receipt, seconds=round(time.monotonic() - began_s, 3))
+        return replace(receipt, basis=self.basis(), seconds=round(time.monotonic() - began_s, 3))
 
     def _whole(self, receipt: TableReceipt, epoch: int) -> TableReceipt:
         partitions, left = receipt.partitions, None if receipt.equal else self._left()
@@ -263,4 +267,5 @@ def compare(
         complete=covered is None and not cut_off,
         cut_off=cut_off,
         head=lambda: tables.source.head().position,
+        basis=(lambda: basis_of(tables, version_of(position), target_version)) if staged is None else (lambda: None),
     )

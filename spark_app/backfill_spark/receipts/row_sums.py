@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,9 @@ HASH_FORMAT = b"2\n"
 SOURCE, TARGET = 0, 1
 OF_PARTITIONS = 0b10
 """Value of `grouping_id` for rows grouped by the second of two columns only."""
+
+SIGN = "__backfill_sign"
+"""Column with 1 for added rows and -1 for removed ones."""
 
 MASK_BITS = 60
 """Number of columns whose nulls fit into one bigint."""
@@ -71,26 +75,64 @@ def take_receipt(
     sums = _both(source, target, fields, key, vnodes, mode.sign(), tallies).collect()
     rows = [row for row in sums if any(_values(row)) and (tallies is None or row["of"] != OF_PARTITIONS)]
     of_source, of_target = ({row["vnode"]: row for row in rows if row["side"] == side} for side in (SOURCE, TARGET))
-    wrong = tuple(
-        VnodeMismatch(vnode, _count(of_source.get(vnode)), _count(of_target.get(vnode)))
-        for vnode in sorted(of_source.keys() | of_target.keys())
-        if _values(of_source.get(vnode)) != _values(of_target.get(vnode))
-    )
-    digest = hashlib.sha256(HASH_FORMAT)
-    for vnode in sorted(of_source):
-        digest.update(f"{vnode}:{_values(of_source[vnode])}\n".encode())
+    wrong = _mismatches(of_source, of_target)
     return TableReceipt(
         source_version=source_version,
         target_version=target_version,
         epoch=epoch,
         rows=sum(_count(row) for row in of_source.values()),
         vnodes=vnodes,
-        digest=digest.hexdigest(),
+        digest=_digest(of_source),
         mismatches=wrong,
         seconds=round(time.monotonic() - began_s, 3),
         partitions=() if tallies is None else _partitions(sums, tallies),
         condition=_condition(fields, key if mode.merges else (), vnodes, [mismatch.vnode for mismatch in wrong]),
     )
+
+
+@dataclass(frozen=True)
+class SignedSums:
+    """Result of a comparison of added and removed rows."""
+
+    rows: int
+    """Added source rows minus removed ones."""
+
+    digest: str
+    mismatches: tuple[VnodeMismatch, ...]
+    condition: str
+    """As in `TableReceipt`."""
+
+
+def signed_sums(
+    source: DataFrame, target: DataFrame, *, key: tuple[str, ...], vnodes: int, mode: WriteMode
+) -> SignedSums:
+    """Compare the changes of both sides; each frame has the column `SIGN`. Equal sums mean equal changes."""
+    fields = [field for field in compared_fields(source, target, mode) if field.name != SIGN]
+    names = [field.name for field in fields]
+    of_source = _sums(as_typed(source, fields, F.col(SIGN)), names, key, vnodes, F.col(SIGN), SOURCE)
+    both = of_source.unionAll(_sums(target, names, key, vnodes, F.col(SIGN), TARGET)).collect()
+    sums_of_source, sums_of_target = (
+        {row["vnode"]: row for row in both if row["side"] == side and any(_values(row))} for side in (SOURCE, TARGET)
+    )
+    wrong = _mismatches(sums_of_source, sums_of_target)
+    condition = _condition(fields, key if mode.merges else (), vnodes, [mismatch.vnode for mismatch in wrong])
+    rows = sum(_count(row) for row in sums_of_source.values())
+    return SignedSums(rows, _digest(sums_of_source), wrong, condition)
+
+
+def _mismatches(source: Mapping[int, Row], target: Mapping[int, Row]) -> tuple[VnodeMismatch, ...]:
+    return tuple(
+        VnodeMismatch(vnode, _count(source.get(vnode)), _count(target.get(vnode)))
+        for vnode in sorted(source.keys() | target.keys())
+        if _values(source.get(vnode)) != _values(target.get(vnode))
+    )
+
+
+def _digest(source: Mapping[int, Row]) -> str:
+    digest = hashlib.sha256(HASH_FORMAT)
+    for vnode in sorted(source):
+        digest.update(f"{vnode}:{_values(source[vnode])}\n".encode())
+    return digest.hexdigest()
 
 
 def _condition(fields: list[StructField], key: tuple[str, ...], vnodes: int, wrong: list[int]) -> str:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
 from backfill_core.errors import BackfillError, SwitchBlockedError, VerificationFailedError
 from backfill_core.protocol.receipt import TableReceipt
-from backfill_core.source_fence.fence import SourceFence
+from backfill_core.source_fence.fence import SWITCHING, SourceFence
 from backfill_core.switch_over.endings import error_of
 from backfill_core.switch_over.mark import Mark, Stage, mark_of
+from backfill_core.switch_over.moment import MOMENT_WAIT_S, Reached, is_drained, is_moment
 from backfill_core.switch_over.obstacles import check_mark, check_spec, obstacles
 from backfill_core.switch_over.steps import Answer, End, Goal, Step, SwitchOver, begin
 from backfill_spark.crash_points import crash_point
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.settings import DriverSettings
+from backfill_spark.switch_over.comparisons import Compared, Comparisons
 from backfill_spark.switch_over.follower import Follower
 from backfill_spark.switch_over.plan import SwitchOptions, opened
 from backfill_spark.switch_over.tables import SwitchTables, check_source, described
@@ -47,6 +49,12 @@ class SwitchResult:
 
     unavailable_s: float | None = None
     """Seconds from the fence until the target accepted writes under the name; `None` if this run did not switch."""
+
+    compared: tuple[str, ...] = ()
+    """Descriptions of the compared parts of both tables: before the fence, and after it."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of each step of this run, in their order."""
 
 
 def switch_over(
@@ -89,10 +97,23 @@ def switch_over(
         head = tables.source.head()
         mark = mark_of(head)
         check_mark(mark, target=tables.context.sink.path, flip=described(backfill.spec.switch.flip))
-        fenced = head.protocol.is_fenced and head.fence is not None and head.fence.job == backfill.job_id
+        fence = head.fence if head.protocol.is_fenced else None
+        fenced = fence is not None and (fence.job, fence.purpose) == (backfill.job_id, SWITCHING)
         machine = begin(goal, mark, fenced=fenced, timeout_s=options.timeout_s)
-        run = _Run(tables, options, stop, mark, settings=settings, stop_other=stop_other)
+        follower = Follower(tables.context.spark, backfill, settings, stop_other)
+        run = _Run(tables, options, stop, mark, follower, Comparisons(tables.context, stop.check))
         return run.to_end(goal, machine, starting)
+
+
+def _check_equal(receipt: TableReceipt) -> None:
+    if receipt.equal:
+        return
+    differing = [f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes"] if receipt.mismatches else []
+    differing += [f"{counted(len(receipt.files), 'file')}"] if receipt.files else []
+    raise VerificationFailedError(
+        f"source and target differ in {' and '.join(differing)}: the switch-over was given up.",
+        hint="Compare them with `backfill verify --explain`. The source accepts writes.",
+    )
 
 
 @dataclass
@@ -103,13 +124,19 @@ class _Run:
     options: SwitchOptions
     stop: StopSignal
     mark: Mark | None
-    settings: DriverSettings
-    stop_other: Callable[[], None]
-    follower: Follower | None = None
+    follower: Follower
+    comparisons: Comparisons
+    first: Reached = field(default_factory=lambda: Reached(None))
+    """State of the target when the command began."""
+
+    before: Compared | None = None
+    """Comparison before the fence; `None` if all rows are compared after it."""
+
+    after: Compared | None = None
     fence: SourceFence | None = None
     fenced_s: float | None = None
     flipped_s: float | None = None
-    receipt: TableReceipt | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
     decided: Mark | None = None
     """The mark that the comparison allows."""
 
@@ -119,8 +146,7 @@ class _Run:
     def to_end(self, goal: Goal, machine: SwitchOver, starting: Callable[[str], None]) -> SwitchResult:
         """Perform steps until an end; raise the error of an end that is not the goal."""
         if machine.at is Step.CHECK:
-            context = self.tables.context
-            with Follower(context.spark, context.backfill, self.settings, self.stop_other) as self.follower:
+            with self.comparisons, self.follower:
                 machine = self._steps(machine, starting)
         else:
             machine = self._steps(machine, starting)
@@ -133,7 +159,10 @@ class _Run:
         while isinstance(machine.at, Step):
             starting(machine.at.value)
             crash_point("before_switch_step")
-            machine = machine.on(self._answer(machine.at), time.monotonic())
+            step, began_s = machine.at, time.monotonic()
+            answer = self._answer(step)
+            self.seconds[step.value] = round(time.monotonic() - began_s, 3)
+            machine = machine.on(answer, time.monotonic())
             crash_point("after_switch_step")
         return machine
 
@@ -151,57 +180,63 @@ class _Run:
         source, target = tables.source.head().path, tables.context.sink.path
         spent = None if self.fenced_s is None or self.flipped_s is None else round(self.flipped_s - self.fenced_s, 3)
         flip = tuple(tables.flip.describe(source, target))
-        return SwitchResult(machine.at, source, target, flip, self.fence, self.receipt, spent)
+        receipt = None if self.after is None else self.after.receipt
+        compared = tuple(each.describe() for each in (self.before, self.after) if each is not None)
+        return SwitchResult(machine.at, source, target, flip, self.fence, receipt, spent, compared, self.seconds)
 
     # ------------------------------------------------------------------ to the target
     def _check(self) -> None:
-        assert self.follower is not None
+        if self.first.consumed is None:
+            self.first = self.tables.reached()
         ends_s = time.monotonic() + self.options.timeout_s
         while found := obstacles(self.tables.findings(), max_lag_s=self.options.max_lag_s):
-            self.stop.check()
-            self.follower.check()
             if not self.follower.is_ours or time.monotonic() > ends_s:
                 raise SwitchBlockedError(f"the switch-over cannot begin: {'; '.join(found)}.", hint=BLOCKED_HINT)
-            self.pause.wait(LOOK_EVERY_S)
+            self._wait()
+
+    def _wait(self) -> None:
+        self.stop.check()
+        self.follower.check()
+        self.pause.wait(LOOK_EVERY_S)
+
+    def _compare(self) -> None:
+        if self.options.by_rows:
+            return  # every row is compared after the fence
+        with self.stop.cancels_jobs_of(self.tables.context.spark):
+            self.before = self.comparisons.while_following()
+        _check_equal(self.before.receipt)
+        self._check()
 
     def _fence(self) -> None:
-        self.fenced_s = time.monotonic()
-        self.fence = self.tables.fence_source()
+        began_s, tables = time.monotonic(), self.tables
+        while self.fence is None:
+            head, waited_s = tables.source.head(), time.monotonic() - began_s
+            fenced = head.protocol.is_fenced
+            if fenced or is_moment(head.version, self.first, tables.reached(), waited_s=waited_s):
+                self.fenced_s = time.monotonic()
+                self.fence = tables.fence_source(head.version if waited_s < MOMENT_WAIT_S else None)
+            else:
+                self._wait()
 
     def _drain(self) -> None:
-        assert self.follower is not None
         assert self.fence is not None
         ends_s = time.monotonic() + self.options.timeout_s
-        while not self._holds(self.fence.version):
-            self.stop.check()
-            self.follower.check()
+        while not is_drained(self.fence.version, self.tables.reached()):
             if time.monotonic() > ends_s:
                 return  # the core knows the deadline
-            self.pause.wait(LOOK_EVERY_S)
-
-    def _holds(self, version: int) -> bool:
-        state = self.tables.state()
-        return state is not None and isinstance(state.consumed, int) and state.consumed >= version
+            self._wait()
 
     def _verify(self) -> None:
-        assert self.follower is not None
         assert self.fence is not None
         late = threading.Timer(self.options.timeout_s, lambda: self.stop.ask(force=True))
         late.start()
         try:
-            with ThreadPoolExecutor(1, thread_name_prefix="stop") as aside:
-                stopped: Future[None] = aside.submit(self.follower.stop)
-                with self.stop.cancels_jobs_of(self.tables.context.spark):
-                    receipt = self.tables.compared(self.stop, by_rows=self.options.by_rows)
-                stopped.result()
+            with self.stop.cancels_jobs_of(self.tables.context.spark):
+                self.after = self.comparisons.of_fenced(self.fence.version, self.before)
         finally:
             late.cancel()
-        self.receipt = receipt
-        if not receipt.equal:
-            raise VerificationFailedError(
-                f"source and target differ in {len(receipt.mismatches)} of {receipt.vnodes} vnodes: the switch-over was given up.",
-                hint="Compare them with `backfill verify --explain`. The source accepts writes.",
-            )
+        receipt = self.after.receipt
+        _check_equal(receipt)
         mark = self.tables.decided(self.fence, "Flipping")
         others = self.tables.committer.touched_by_others(receipt.target_version, mark.target_version)
         if others:
@@ -216,6 +251,7 @@ class _Run:
         self._store(self.decided)
 
     def _release(self) -> None:
+        self.follower.stop()
         self.tables.release_target()
 
     def _flip(self) -> None:
@@ -229,7 +265,7 @@ class _Run:
             self._stage("Switched")
 
     def _give_up(self) -> None:
-        self.tables.open_source(self.mark)
+        self.tables.give_up(self.mark)
 
     # ------------------------------------------------------------------ back to the source
     def _check_target(self) -> Answer:

@@ -11,21 +11,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from backfill_core.errors import ForeignCommit, InvalidSpecError
 from backfill_core.job.state import JobState
+from backfill_core.phases.replay import AnnouncedMerge
 from backfill_core.plugins import choose
 from backfill_core.protocol.epochs import txn_version
-from backfill_core.protocol.receipt import TableReceipt
-from backfill_core.source_fence.fence import LogEntry, SourceFence, TableHead, fence_step
-from backfill_core.switch_over.mark import Mark, Stage, lift_step, record_step
+from backfill_core.source_fence.fence import (
+    SWITCHING,
+    Fenced,
+    LogEntry,
+    Open,
+    SourceFence,
+    TableHead,
+    fence_step,
+)
+from backfill_core.switch_over.mark import Mark, Stage, give_up_step, lift_step, record_step
+from backfill_core.switch_over.moment import Reached
 from backfill_core.switch_over.obstacles import Findings
 from backfill_core.switch_over.source_name import point_step, source_behind, unpoint_step
+from backfill_core.switch_over.state_feature import unneeded_step
 from backfill_spark import flips, sources
 from backfill_spark.driver.fence import request_of, settled
 from backfill_spark.driver.job_context import JobContext
-from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.ports.flip import Flip, Previous
-from backfill_spark.ports.sink import KeepsFeatures
 from backfill_spark.ports.source import FencedLog
-from backfill_spark.receipts.comparison import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,9 +42,6 @@ if TYPE_CHECKING:
     from backfill_spark.ports.committer import Committer
 
 T = TypeVar("T")
-STATE_FEATURE = "domainMetadata"
-"""Table feature that a job's state needs, and that some writers lack."""
-
 ENTRY_WAIT_S = 60.0
 """Longest time for which concurrent commits of other writers are followed, for one log entry."""
 
@@ -128,33 +132,50 @@ class SwitchTables:
         """Return the commits of other writers to the target after a version."""
         return self.committer.touched_by_others(version, self.target.head().version)
 
-    def compared(self, stop: StopSignal, *, by_rows: bool) -> TableReceipt:
-        """Compare the target's newest version with the source."""
-        context = self.context.reopened()
-        with context.open_job() as job:
-            status, version = job.strategy().status, context.stored.table_version
-            comparison = compare(
-                job.tables, status.position, target_version=version, covered=status.covered, cut_off=status.cut_off,
-                check=stop.check, by_rows=by_rows,
-            )  # fmt: skip
-            with job.tables.jobs_explained():
-                return comparison.receipt(epoch=0 if context.state is None else context.state.epoch)
+    def reached(self) -> Reached:
+        """Return the versions of the source that the target holds."""
+        stored = self.committer.read_state()
+        state = None if stored.text is None else JobState.decode(stored.text)
+        if state is None or not isinstance(state.consumed, int):
+            return Reached(None)
+        merging = getattr(self.context.plugins.strategy.decode(state.progress), "merging", None)
+        if not isinstance(merging, AnnouncedMerge):
+            return Reached(state.consumed)
+        if merging.txn == stored.txn_version:
+            return Reached(merging.upto)
+        return Reached(state.consumed, merging.upto)
 
     # ------------------------------------------------------------------ effects
-    def fence_source(self) -> SourceFence:
-        """Make the source read-only; return the fence, also one of an earlier run."""
-        request = request_of(self.context.backfill, self.reason)
-        return self._settled(self.source, lambda head: fence_step(head, request)).fence
+    def fence_source(self, after: int | None) -> SourceFence | None:
+        """Make the source read-only; return the fence, also one of an earlier run.
+
+        Args:
+            after: Version that the fence must follow: `None` is returned if the source has a newer one. `None` accepts any version.
+        """
+        request = request_of(self.context.backfill, self.reason, SWITCHING)
+
+        def step(head: TableHead) -> Fenced | Open | LogEntry:
+            if after is not None and head.version > after and not head.protocol.is_fenced:
+                return Open(head.version)
+            return fence_step(head, request)
+
+        answer = self._settled(self.source, step)
+        return answer.fence if isinstance(answer, Fenced) else None
 
     def fence_target(self) -> None:
         """Make the target read-only."""
-        request = request_of(self.context.backfill, f"undo of the {self.reason}")
+        request = request_of(self.context.backfill, f"undo of the {self.reason}", SWITCHING)
         self._settled(self.target, lambda head: fence_step(head, request))
 
     def record(self, mark: Mark, before: Mark | None) -> None:
         """Store a mark in the source."""
         request = request_of(self.context.backfill, "")
         self._settled(self.source, lambda head: record_step(head, request, mark, before=before))
+
+    def give_up(self, mark: Mark | None) -> None:
+        """Lift the fence of the source if a switch-over set it, and remove the mark."""
+        request = request_of(self.context.backfill, "")
+        self._settled(self.source, lambda head: give_up_step(head, request, mark))
 
     def open_source(self, mark: Mark | None) -> None:
         """Lift the fence of the source, and remove the mark."""
@@ -188,12 +209,8 @@ class SwitchTables:
         if stored.text is not None:
             attempt = JobState.decode(stored.text).attempt + 1
             self.committer.release(txn_version(attempt, 0), stored)
-        sink = self.context.sink
-        if not isinstance(sink, KeepsFeatures) or self.committer.domains():
-            return
-        # Delta fails if an earlier run has dropped the feature.
-        if STATE_FEATURE in self.target.head().protocol.features:
-            sink.drop_feature()
+        domains, request = self.committer.domains(), request_of(self.context.backfill, "")
+        self._settled(self.target, lambda head: unneeded_step(head, request, domains))
 
     def return_state(self, mark: Mark) -> None:
         """Store the job's state in the target again, above every attempt before, and remove the folder of the source."""

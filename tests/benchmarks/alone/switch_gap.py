@@ -74,7 +74,8 @@ def main():
         for name, value in {"reported": reported_s, "observed": observed_s, **steps}.items():
             seconds[name].append(value)
         print(
-            f"{number + 1}: reported {reported_s:.2f} s, observed {observed_s:.2f} s, load {os.getloadavg()[0]:.1f}",
+            f"{number + 1}: reported {reported_s:.2f} s, observed {observed_s:.2f} s, load {os.getloadavg()[0]:.1f}; "
+            + ", ".join(f"{step} {step_s:.2f}" for step, step_s in steps.items()),
             flush=True,
         )
     for name, values in seconds.items():

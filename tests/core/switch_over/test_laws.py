@@ -6,6 +6,7 @@ import random
 import pytest
 from support.source_fence.switch_world import SOURCE, TARGET, KilledError, World
 
+from backfill_core.source_fence.table_protocol import SWITCH
 from backfill_core.switch_over.mark import mark_of
 from backfill_core.switch_over.steps import End, Goal
 
@@ -63,6 +64,27 @@ class TestAnyCrash:
                 ends.add(world.run(chance.choice(GOALS), fails=0.1))
 
         assert ends == set(End)
+
+
+class TestAFenceOfAUser:
+    """`backfill fence` has set it before, so a switch-over that gives up leaves it."""
+
+    def test_stays_after_any_run_that_does_not_switch(self):
+        """Users rely on a source that stands still."""
+        ends = set()
+        for seed in range(200):
+            chance = random.Random(seed)
+            world = World(chance)
+            world.fence_by_hand()
+            killed_once(world, Goal.SWITCH, chance, released=False)
+            end = world.run(chance.choice([Goal.SWITCH, Goal.UNDO]), fails=0.3)
+            ends.add(end)
+            head = world.tables[SOURCE].log.head()
+            if end in (End.FOLLOWING, End.REFUSED) and world.name == SOURCE and mark_of(head) is None:
+                assert head.protocol.is_fenced
+                assert SWITCH not in head.properties
+
+        assert {End.FOLLOWING, End.REFUSED, End.SWITCHED} <= ends
 
 
 class TestAnUndo:

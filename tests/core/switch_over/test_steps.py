@@ -2,13 +2,13 @@
 
 import pytest
 from support.source_fence.memory_log import table_head
-from support.source_fence.switch_world import REQUEST
+from support.source_fence.switch_world import BY_HAND, REQUEST
 
 from backfill_core.errors import SourceFencedError, SwitchBlockedError
-from backfill_core.source_fence.fence import LogEntry, Open, fence_step, unfence_step
+from backfill_core.source_fence.fence import Fenced, LogEntry, Open, fence_step, unfence_step
 from backfill_core.source_fence.table_protocol import SWITCH
 from backfill_core.switch_over import steps
-from backfill_core.switch_over.mark import Mark, Recorded, lift_step, mark_of, record_step
+from backfill_core.switch_over.mark import Mark, Recorded, give_up_step, lift_step, mark_of, record_step
 from backfill_core.switch_over.steps import TRANSITIONS, Answer, End, Goal, Step, begin
 
 from support.source_fence.memory_log import after_entry  # isort: skip
@@ -74,7 +74,7 @@ class TestTheTimeOut:
     @pytest.mark.parametrize("before", [(), (Answer.DONE,)])
     def test_ends_a_switch_over_before_the_flip(self, before):
         """It applies to the drain and to the comparison."""
-        machine = ran(begin(Goal.SWITCH, None, fenced=False, timeout_s=TIMEOUT_S), Answer.DONE, Answer.DONE, *before)
+        machine = ran(begin(Goal.SWITCH, None, fenced=False, timeout_s=TIMEOUT_S), *[Answer.DONE] * 3, *before)
 
         late = machine.on(Answer.DONE, 1.0 + TIMEOUT_S + 0.1)
 
@@ -83,7 +83,7 @@ class TestTheTimeOut:
 
     def test_changes_nothing_once_the_decision_is_stored(self):
         """Writers may be at the target already."""
-        machine = ran(begin(Goal.SWITCH, None, fenced=False, timeout_s=TIMEOUT_S), *[Answer.DONE] * 4)
+        machine = ran(begin(Goal.SWITCH, None, fenced=False, timeout_s=TIMEOUT_S), *[Answer.DONE] * 5)
 
         assert machine.at is Step.RECORD
         assert machine.on(Answer.DONE, 1000).at is Step.RELEASE
@@ -167,6 +167,17 @@ class TestTheMark:
             unfence_step(marked(), REQUEST, force=False)
         forced = after_entry(marked(), unfence_step(marked(), REQUEST, force=True))
         assert forced.metadata == table_head().metadata
+
+    def test_leaves_a_fence_of_a_user_when_a_switch_over_gives_up(self):
+        """It was set by `backfill fence`; only the mark leaves."""
+        by_hand = after_entry(table_head(), fence_step(table_head(), BY_HAND))
+        recorded = after_entry(by_hand, record_step(by_hand, REQUEST, mark(), before=None))
+
+        given_up = after_entry(recorded, give_up_step(recorded, REQUEST, mark()))
+
+        assert (given_up.protocol, given_up.metadata) == (by_hand.protocol, by_hand.metadata)
+        assert give_up_step(given_up, REQUEST, mark()) == Fenced(by_hand.fence)
+        assert after_entry(marked(), give_up_step(marked(), REQUEST, mark())).metadata == table_head().metadata
 
     def test_of_a_fence_of_another_job_is_left_alone(self):
         """A command that gives up lifts only a fence of its own job."""

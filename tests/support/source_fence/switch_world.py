@@ -5,14 +5,16 @@ from dataclasses import replace
 from support.source_fence.memory_log import FIRST_MS, MemoryLog, table_head
 
 from backfill_core.errors import BackfillError
-from backfill_core.source_fence.fence import LogEntry, Request, fence_step
-from backfill_core.switch_over.mark import Mark, lift_step, mark_of, record_step
+from backfill_core.source_fence.fence import SWITCHING, LogEntry, Request, fence_step
+from backfill_core.switch_over.mark import Mark, give_up_step, lift_step, mark_of, record_step
 from backfill_core.switch_over.source_name import point_step, source_behind, unpoint_step
 from backfill_core.switch_over.steps import Answer, Step, begin
 
 JOB = "shop/orders"
 SOURCE, TARGET = "source", "target"
-REQUEST = Request(JOB, "2026-11-26T22:00:00Z", FIRST_MS + 5000, "entry", "switch-over")
+REQUEST = Request(JOB, "2026-11-26T22:00:00Z", FIRST_MS + 5000, "entry", "switch-over", SWITCHING)
+BY_HAND = replace(REQUEST, reason="switch-over", purpose="")
+"""Request of `backfill fence` of the same job, with the same reason."""
 TIMEOUT_S = 100
 LAGS = 0.2
 """Probability that a check finds a target that lags."""
@@ -75,6 +77,11 @@ class World:
         table.foreign += path == TARGET
         return True
 
+    def fence_by_hand(self):
+        """Fence the source as a user does before a switch-over."""
+        log = self.tables[SOURCE].log
+        log.put(fence_step(log.head(), BY_HAND))
+
     def open_slowly(self):
         """Open the table as a writer does that needs time before its commit."""
         self.opened = (self.name, self._changes(self.name))
@@ -113,7 +120,8 @@ class World:
         named = self.tables[self.name].log.head()
         source = self.tables[source_behind(named, target=TARGET)].log
         mark = mark_of(source.head())
-        machine = begin(goal, mark, fenced=source.head().protocol.is_fenced, timeout_s=TIMEOUT_S)
+        fenced = source.head().protocol.is_fenced and source.head().fence.purpose == SWITCHING
+        machine = begin(goal, mark, fenced=fenced, timeout_s=TIMEOUT_S)
         command = Command(self, mark, released=released)
         steps = 0
         while isinstance(machine.at, Step):
@@ -171,6 +179,9 @@ class Command:
         lags = self.world.chance.random() < LAGS
         return Answer.DONE if self.world.name == SOURCE and not lags else Answer.FAILED
 
+    def _compare(self):
+        return self._check()
+
     def _fence(self):
         self.fence_version = self._settled(SOURCE, lambda head: fence_step(head, REQUEST)).fence.version
 
@@ -196,7 +207,7 @@ class Command:
             self._record("Switched")
 
     def _give_up(self):
-        self._lift(SOURCE, self.mark)
+        self._settled(SOURCE, lambda head: give_up_step(head, REQUEST, self.mark))
 
     def _check_target(self):
         return self._others()
