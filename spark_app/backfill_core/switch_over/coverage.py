@@ -8,21 +8,28 @@ last receipt                                                        compared
 equal, of the same tables, columns and transform, not newer         OnlyChanges
 none; of an earlier release; unequal; of a part; anything else      Everything
 usable, but the changed files are as large as the tables            Everything
-usable, but a file that was removed since then no longer exists     Everything
+usable, but its versions, or files removed since then, are gone     Everything
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from backfill_core.protocol.receipt import ReceiptBasis, TableReceipt
 
 T = TypeVar("T")
 
-GONE = "files that were removed since the last receipt no longer exist"
+ROUNDS_MAX: Final = 4
+"""Most comparisons before the fence."""
+
+SHORT_S: Final = 5.0
+"""A comparison of at most this many seconds leaves few changes for the one after the fence."""
+
+GONE: Final = "files that were removed since the last receipt no longer exist"
+EXPIRED: Final = "the versions of the last receipt cannot be read any more"
 _ROWS = ("path", "partitionValues", "size", "deletionVector")
 """Fields of an `add` action that decide which rows a reader sees."""
 
@@ -44,7 +51,9 @@ class OnlyChanges:
 Coverage = Everything | OnlyChanges
 
 
-def coverage(base: TableReceipt | None, now: ReceiptBasis | None, *, source_version: int, target_version: int) -> Coverage:
+def coverage(
+    base: TableReceipt | None, now: ReceiptBasis | None, *, source_version: int, target_version: int
+) -> Coverage:
     """Decide what a comparison reads.
 
     Args:
@@ -72,6 +81,17 @@ def _unusable(base: TableReceipt | None, now: ReceiptBasis | None, source_versio
     if base.source_version > source_version or base.target_version > target_version:
         return "the last receipt is of newer versions than the tables"
     return ""
+
+
+def compares_again(seconds: Sequence[float]) -> bool:
+    """Return whether changes are compared once more before the fence: the source changed during the last comparison.
+
+    The second comparison always follows: Java then has the code for the one after the fence.
+
+    Args:
+        seconds: Duration of each comparison so far.
+    """
+    return len(seconds) < 2 or (len(seconds) < ROUNDS_MAX and seconds[-1] > SHORT_S)
 
 
 @dataclass(frozen=True, slots=True)

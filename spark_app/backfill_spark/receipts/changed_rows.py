@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from backfill_core.errors import BackfillError
 from backfill_core.file_copies.copy_digest import CopyDigest
 from backfill_core.protocol.receipt import FileDifference, ReceiptBasis, TableReceipt
-from backfill_core.switch_over.coverage import GONE, ChangedFiles, Everything, changed_files, is_worthwhile
+from backfill_core.switch_over.coverage import EXPIRED, GONE, ChangedFiles, Everything, changed_files, is_worthwhile
 from backfill_spark.delta.log import files_at
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
@@ -24,7 +25,7 @@ from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsFiles
-from backfill_spark.receipts.row_sums import SIGN, signed_sums
+from backfill_spark.receipts.row_sums import SIGN, SignedSums, signed_sums
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,6 +60,11 @@ class ChangedRows:
         began_s = time.monotonic()
         try:
             source, target = self._source_files(), self._target_files()
+        except (*JAVA_ERRORS, BackfillError):
+            return Everything(
+                EXPIRED
+            )  # if the newest version cannot be read either, the comparison of everything reports it
+        try:
             if not is_worthwhile(source, target):
                 return Everything("the files that changed since the last receipt are larger than the tables")
             self.check()
@@ -68,6 +74,13 @@ class ChangedRows:
                 return Everything(GONE)
             raise
         return ChangesReceipt(replace(receipt, seconds=round(time.monotonic() - began_s, 3)), source, target)
+
+    def warm_up(self) -> None:
+        """Compare the smallest file of each side with itself: a Java that has just started loads and compiles the code."""
+        sides = (self._source.files_of(self.source_version), self._files_of_target(self.target_version))
+        if all(sides):
+            files = [min(side, key=lambda file: file.bytes) for side in sides]
+            self._sums(*(ChangedFiles((file,), (file,), 1, 2 * file.bytes, file.bytes) for file in files))
 
     @property
     def _source(self) -> SupportsFiles:
@@ -79,12 +92,19 @@ class ChangedRows:
         return _changed(before, after)
 
     def _target_files(self) -> ChangedFiles[LoggedFile]:
-        path, versions = self.tables.sink.path, (self.base.target_version, self.target_version)
-        return _changed(*(files_at(self.tables.spark, path, version, nulls_of=()) for version in versions))
+        return _changed(*map(self._files_of_target, (self.base.target_version, self.target_version)))
 
-    def _compared(
-        self, source: ChangedFiles[LoggedFile], target: ChangedFiles[LoggedFile], epoch: int
-    ) -> TableReceipt:
+    def _files_of_target(self, version: int) -> list[LoggedFile]:
+        return files_at(self.tables.spark, self.tables.sink.path, version, nulls_of=())
+
+    def _sums(self, source: ChangedFiles[LoggedFile], target: ChangedFiles[LoggedFile]) -> SignedSums:
+        tables = self.tables
+        return signed_sums(
+            self._rows_of_source(source), self._rows_of_target(target), key=tables.key,
+            vnodes=tables.spec.strategy.params.vnodes, mode=tables.mode,
+        )  # fmt: skip
+
+    def _compared(self, source: ChangedFiles[LoggedFile], target: ChangedFiles[LoggedFile], epoch: int) -> TableReceipt:
         tables, base = self.tables, self.base
         receipt = replace(
             base, source_version=self.source_version, target_version=self.target_version, epoch=epoch, basis=self.basis,
@@ -92,10 +112,7 @@ class ChangedRows:
             rows_filtered=None, rows_total=None,
         )  # fmt: skip
         if source.count or target.count:
-            sums = signed_sums(
-                self._rows_of_source(source), self._rows_of_target(target), key=tables.key,
-                vnodes=tables.spec.strategy.params.vnodes, mode=tables.mode,
-            )  # fmt: skip
+            sums = self._sums(source, target)
             digest = hashlib.sha256(f"{base.digest}\n{sums.digest}\n".encode()).hexdigest()
             receipt = replace(
                 receipt, rows=base.rows + sums.rows, mismatches=sums.mismatches, digest=digest, condition=sums.condition
@@ -106,25 +123,37 @@ class ChangedRows:
         tables = self.tables
         assert self.base.source_version is not None, "the base has versions"
 
-        def rows(some: Sequence[LoggedFile], version: int, sign: int) -> DataFrame:
+        version = self.base.source_version  # the columns of both versions are the same
+
+        def rows(some: Sequence[LoggedFile], sign: int) -> DataFrame:
             frame = self._source.rows_of([file.action for file in some], version)
             return tables.sink.as_stored(tables.transform.apply(frame)).withColumn(SIGN, F.lit(sign))
 
-        return rows(files.added, self.source_version, 1).unionAll(rows(files.removed, self.base.source_version, -1))
+        return _signed(files, rows)
 
     def _rows_of_target(self, files: ChangedFiles[LoggedFile]) -> DataFrame:
         log = SparkDeltaLog(self.tables.spark, self.tables.sink.path)
 
-        def rows(some: Sequence[LoggedFile], version: int, sign: int) -> DataFrame:
-            actions = delta_actions(self.tables.spark, [file.action for file in some])
-            return log.frame(actions, log.at(version)).withColumn(SIGN, F.lit(sign))
+        snapshot = log.at(self.base.target_version)  # the columns of both versions are the same
 
-        return rows(files.added, self.target_version, 1).unionAll(rows(files.removed, self.base.target_version, -1))
+        def rows(some: Sequence[LoggedFile], sign: int) -> DataFrame:
+            actions = delta_actions(self.tables.spark, [file.action for file in some])
+            return log.frame(actions, snapshot).withColumn(SIGN, F.lit(sign))
+
+        return _signed(files, rows)
 
     def _misstated(self, files: ChangedFiles[LoggedFile]) -> tuple[FileDifference, ...]:
         """Return copied files whose statistics exclude rows that they contain, as a comparison of everything does."""
         copied = [file for file in files.added if CopyDigest.of_tags(json.loads(file.action)["add"].get("tags"))]
         return misstated(self.tables.spark, self.tables.sink.path, self.target_version, copied)
+
+
+def _signed(files: ChangedFiles[LoggedFile], rows: Callable[[Sequence[LoggedFile], int], DataFrame]) -> DataFrame:
+    """Return added rows with 1 and removed rows with -1; a frame without files costs time, so only one may be empty."""
+    if not files.removed:
+        return rows(files.added, 1)
+    removed = rows(files.removed, -1)
+    return rows(files.added, 1).unionAll(removed) if files.added else removed
 
 
 def _changed(before: Sequence[LoggedFile], after: Sequence[LoggedFile]) -> ChangedFiles[LoggedFile]:

@@ -29,7 +29,7 @@ from backfill_spark.switch_over.tables import SwitchTables, check_source, descri
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = 0.15
 BLOCKED_HINT = "Remove each obstacle, then run `backfill switch` again; nothing was changed."
 
 
@@ -51,7 +51,7 @@ class SwitchResult:
     """Seconds from the fence until the target accepted writes under the name; `None` if this run did not switch."""
 
     compared: tuple[str, ...] = ()
-    """Descriptions of the compared parts of both tables: before the fence, and after it."""
+    """Descriptions of the compared parts of both tables: those of the comparisons before the fence, and of the one after it."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Seconds of each step of this run, in their order."""
@@ -181,7 +181,7 @@ class _Run:
         spent = None if self.fenced_s is None or self.flipped_s is None else round(self.flipped_s - self.fenced_s, 3)
         flip = tuple(tables.flip.describe(source, target))
         receipt = None if self.after is None else self.after.receipt
-        compared = tuple(each.describe() for each in (self.before, self.after) if each is not None)
+        compared = () if self.after is None else self.after.describe()
         return SwitchResult(machine.at, source, target, flip, self.fence, receipt, spent, compared, self.seconds)
 
     # ------------------------------------------------------------------ to the target

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.work import Position
-from backfill_core.switch_over.coverage import Coverage, Everything, OnlyChanges, coverage
+from backfill_core.switch_over.coverage import Coverage, Everything, OnlyChanges, compares_again, coverage
+from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.receipts.basis import basis_of
 from backfill_spark.receipts.changed_rows import ChangedRows, ChangesReceipt
 from backfill_spark.receipts.comparison import compare
@@ -30,8 +31,20 @@ class Compared:
     changes: ChangesReceipt | None = None
     """Changed files; `None` if everything was compared."""
 
-    def describe(self) -> str:
-        """Describe the compared part for users."""
+    earlier: Compared | None = None
+    """Comparison whose receipt covers the other files; `None` if it was made by the driver, or there is none."""
+
+    @property
+    def has_changes(self) -> bool:
+        """True if changed files were compared."""
+        return self.changes is not None and self.changes.source.count + self.changes.target.count > 0
+
+    def describe(self) -> tuple[str, ...]:
+        """Describe the compared parts for users, the oldest first."""
+        earlier = () if self.earlier is None else self.earlier.describe()
+        return (*earlier, self._describe())
+
+    def _describe(self) -> str:
         match self.coverage:
             case Everything(reason=reason):
                 return f"compared everything at version {self.receipt.source_version} of the source: {reason}"
@@ -70,9 +83,26 @@ class Comparisons:
 
     def while_following(self) -> Compared:
         """Compare the target's newest version with the version of the source that it holds; the job's last receipt is the base."""
-        job = self._reopened()
-        base = None if job.state is None else job.state.receipt
-        return self._taken(job, job.stored.table_version, job.strategy().status.position, base)
+        compared: Compared | None = None
+        seconds: list[float] = []
+        while compared is None or (compared.receipt.equal and compares_again(seconds)):
+            job = self._reopened()
+            stored = None if job.state is None else job.state.receipt
+            base = stored if compared is None else compared.receipt
+            version, position = job.stored.table_version, job.strategy().status.position
+            latest = self._taken(job, version, position, base)
+            compared = latest if compared is None else replace(latest, earlier=compared)
+            seconds.append(compared.receipt.seconds)
+        if compared.receipt.equal and compared.changes is not None and not compared.has_changes:
+            self._warm_up(job, compared.receipt)
+        return compared
+
+    def _warm_up(self, job: OpenedJob, base: TableReceipt) -> None:
+        if base.basis is None or base.source_version is None:
+            return
+        changed = ChangedRows(job.tables, base, base.basis, base.source_version, base.target_version, self._check)
+        with suppress(*JAVA_ERRORS):  # a preparation only saves time
+            changed.warm_up()
 
     def of_fenced(self, fence_version: int, base: Compared | None) -> Compared:
         """Compare the target's newest version, which holds the last rows, with the fenced source.
@@ -85,7 +115,8 @@ class Comparisons:
         if base is None or job is None:
             job = self._reopened()
             return self._whole(job, job.stored.table_version, fence_version, Everything(REQUESTED), by_rows=True)
-        return self._taken(job, job.committer.read_state().table_version, fence_version, base.receipt)
+        latest = self._taken(job, job.committer.read_state().table_version, fence_version, base.receipt)
+        return replace(latest, earlier=base)
 
     def _reopened(self) -> OpenedJob:
         self._opened.close()

@@ -8,7 +8,14 @@ import pytest
 from backfill_core.job.state import receipt_from_json, receipt_to_json
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.receipt import FileDifference, ReceiptBasis, TableReceipt, VnodeMismatch
-from backfill_core.switch_over.coverage import Everything, OnlyChanges, changed_files, coverage, is_worthwhile
+from backfill_core.switch_over.coverage import (
+    Everything,
+    OnlyChanges,
+    changed_files,
+    compares_again,
+    coverage,
+    is_worthwhile,
+)
 
 NOW = ReceiptBasis("source-1", "target-1", "columns-1", "transform-1")
 BASE = TableReceipt(10, 20, 1, 100, 16, "d1", (), 1.0, basis=NOW)
@@ -58,6 +65,16 @@ class TestCoverage:
     def test_is_of_everything_if_the_tables_are_unknown(self):
         """The log of a side cannot be read."""
         assert isinstance(coverage(BASE, None, source_version=12, target_version=23), Everything)
+
+
+class TestTheComparisonsBeforeTheFence:
+    @pytest.mark.parametrize(
+        ("seconds", "again"),
+        [([], True), ([0.1], True), ([900.0], True), ([900.0, 60.0], True), ([900.0, 5.0], False), ([9.0] * 4, False)],
+    )
+    def test_end_once_few_changes_are_left_for_the_one_after_it(self, seconds, again):
+        """The source changes while a comparison of everything runs, and a slow machine must come to an end."""
+        assert compares_again(seconds) == again
 
 
 class TestChangedFiles:
