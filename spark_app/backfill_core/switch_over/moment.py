@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-MOMENT_WAIT_S: Final = 30.0
+MOMENT_WAIT_S: Final = 60.0
 """Longest wait for a good time. The source accepts writes during the wait, and its lag stays below the limit of the check."""
 
 

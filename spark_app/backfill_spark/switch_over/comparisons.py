@@ -90,7 +90,7 @@ class Comparisons:
             stored = None if job.state is None else job.state.receipt
             base = stored if compared is None else compared.receipt
             version, position = job.stored.table_version, job.strategy().status.position
-            latest = self._taken(job, version, position, base)
+            latest = self._taken(job, version, position, base, whole=job)
             compared = latest if compared is None else replace(latest, earlier=compared)
             seconds.append(compared.receipt.seconds)
         if compared.receipt.equal and compared.changes is not None and not compared.has_changes:
@@ -115,7 +115,7 @@ class Comparisons:
         if base is None or job is None:
             job = self._reopened()
             return self._whole(job, job.stored.table_version, fence_version, Everything(REQUESTED), by_rows=True)
-        latest = self._taken(job, job.committer.read_state().table_version, fence_version, base.receipt)
+        latest = self._taken(job, job.committer.read_state().table_version, fence_version, base.receipt, whole=None)
         return replace(latest, earlier=base)
 
     def _reopened(self) -> OpenedJob:
@@ -123,7 +123,16 @@ class Comparisons:
         self._job = self._opened.enter_context(self._context.reopened().open_job())
         return self._job
 
-    def _taken(self, job: OpenedJob, target_version: int, position: Position, base: TableReceipt | None) -> Compared:
+    def _taken(
+        self,
+        job: OpenedJob,
+        target_version: int,
+        position: Position,
+        base: TableReceipt | None,
+        *,
+        whole: OpenedJob | None,
+    ) -> Compared:
+        """Compare changes if the base allows it; else everything, in `whole`, or in tables that are opened again."""
         basis = basis_of(job.tables, position, target_version)
         chosen = coverage(base, basis, source_version=position, target_version=target_version)
         if isinstance(chosen, OnlyChanges):
@@ -135,7 +144,7 @@ class Comparisons:
                 return Compared(result.receipt, chosen, result)
             chosen = result
         # The columns may have changed since the tables were opened.
-        return self._whole(self._reopened(), target_version, position, chosen)
+        return self._whole(whole or self._reopened(), target_version, position, chosen)
 
     def _whole(
         self, job: OpenedJob, target_version: int, position: Position, chosen: Everything, *, by_rows: bool = False
