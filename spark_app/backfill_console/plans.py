@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.plain_text import printable
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.status.plan import Plan, PlannedMover, PlannedOrder, PlannedPartitions, PlannedTarget
+from backfill_api.status.plan import Plan, PlannedMover, PlannedOrder, PlannedPartitions, PlannedScope, PlannedTarget
 from backfill_console.bars import DONE, PARTIAL
 from backfill_console.formatting import STEP_WORDS, WAY_WORDS, show_bytes, show_rows
 from backfill_console.heading import STEP_GAP
@@ -74,7 +74,20 @@ def _target(target: PlannedTarget | None) -> list[tuple[str, str]]:
         lines.append(("features", f"{', '.join(target.reader_features)}: readers of the target must support them"))
     if target.publish in PUBLISHED:
         lines.append(("visible", PUBLISHED[target.publish]))
-    return lines
+    return [*lines, *_scope(target.scope)]
+
+
+def _scope(scope: PlannedScope | None) -> list[tuple[str, str]]:
+    """Return the lines of the part of the target that is replaced."""
+    if scope is None:
+        return []
+    rows = "an unknown number of rows" if scope.rows is None else counted(scope.rows, "row")
+    more = f" and {scope.files - len(scope.names):,} more" if scope.files > len(scope.names) else ""
+    removed = f": {', '.join(scope.names)}{more}" if scope.names else ""
+    return [
+        ("replaces", f"{counted(scope.files, 'file')} with {rows}{removed}"),
+        ("", f"{counted(scope.files_kept, 'file')} outside of the scope stay"),
+    ]
 
 
 def _time(plan: Plan) -> list[tuple[str, str]]:

@@ -95,6 +95,20 @@ class UnsupportedTargetFeatureError(BackfillError):
     exit_code = 25
 
 
+class ScopeNotSeparatedError(BackfillError):
+    """Files of the target have rows inside and outside of the scope to replace; the message has their number."""
+
+    reason = "ScopeNotSeparated"
+    exit_code = 37
+
+
+class RowOutsideScopeError(BackfillError):
+    """The transform yields a row outside of the scope to replace; the message names the row, and nothing is visible."""
+
+    reason = "RowOutsideScope"
+    exit_code = 53
+
+
 class TargetIsSourceError(BackfillError):
     """Source and target are the same table, or one is inside the folder of the other."""
 

@@ -157,3 +157,34 @@ class TestRowsThatBecomeVisibleTogether:
         """Also with `after: Follow`: changes follow the publication."""
         loaded = job("/s", "/t", strategy={"type": strategy}, target={"publish": "WhenVerified"}, after="Follow")
         assert loaded.spec.target.params.publish == "WhenVerified"
+
+
+class TestAScope:
+    """The commit that makes the copied rows visible replaces those of the scope; no other commit can."""
+
+    @pytest.mark.parametrize(
+        ("spec", "field"),
+        [
+            ({"target": {"scope": "day = 1"}}, "spec.target.delta.publish"),
+            ({"target": {"scope": "day = 1", "publish": "WhenVerified"}, "after": "Follow"}, "spec.after"),
+            (
+                {"target": {"scope": "day = 1", "publish": "WhenVerified", "existingRows": "Keep", "writeMode": "Append"}},
+                "spec.target.delta.existingRows",
+            ),
+        ],
+    )  # fmt: skip
+    def test_what_it_cannot_go_with_is_refused_by_name(self, spec, field):
+        """Each message has a remedy."""
+        with pytest.raises(SpecError) as refused:
+            job("/s", "/t", **spec)
+
+        assert any(str(error).startswith(f"{field}: ") for error in refused.value.errors)
+        assert all(error.hint for error in refused.value.errors)
+
+    def test_it_belongs_to_the_identity_of_a_job(self):
+        """A state of another scope must not be resumed."""
+        one, other = (
+            job("/s", "/t", target={"scope": scope, "publish": "WhenComplete"}) for scope in ("d = 1", "d = 2")
+        )
+        assert one.spec_hash != other.spec_hash
+        assert one.spec_fields.keys() >= {"spec.target.delta.scope"}

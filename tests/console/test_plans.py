@@ -12,6 +12,7 @@ from backfill_api.status.plan import (
     PlannedMover,
     PlannedPartition,
     PlannedPartitions,
+    PlannedScope,
     PlannedStep,
     PlannedTarget,
     PlanWarning,
@@ -47,6 +48,22 @@ def lines(shown, **fields):
     return [
         line.strip("│ ") for line in text(show_plan("j", shown, explained_by=spec(**fields)), width=140).splitlines()
     ]
+
+
+class TestAPlanOfAScope:
+    """A user sees what a job removes before it starts."""
+
+    def test_the_plan_shows_the_files_and_rows_that_are_replaced(self):
+        """Some files by name, and the number of those that stay."""
+        scope = PlannedScope(files=7, rows=9_000, files_kept=93, names=("day=3/a", "day=3/b"))
+        plan = PLAN.model_copy(
+            update={"target": PlannedTarget(columns="id bigint", publish="WhenVerified", scope=scope)}
+        )
+
+        shown = text(show_plan("j", plan), width=140)
+
+        assert re.search(r"replaces +7 files with 9,000 rows: day=3/a, day=3/b and 5 more", shown)
+        assert "93 files outside of the scope stay" in shown
 
 
 class TestAPlan:

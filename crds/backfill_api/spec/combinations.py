@@ -32,6 +32,10 @@ COUNTS_REQUESTS = "s3a"
 
 PUBLISHED_AT_ONCE = "Continuously"
 MIXES = "changes rows of the target while it copies, so the copied rows must be visible"
+SCOPE_PUBLISHES = "the rows of the scope are replaced by the one commit that makes the copied rows visible"
+SCOPE_REPLACES = "with a scope, the rows outside of it are kept and those inside are replaced"
+SCOPE_FITS = "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse and after: Exit"
+SCOPE_ENDS = "a job with a scope copies one version of the source, and applies no later changes"
 NO_LAG = "applies no changes while it copies, so a slower copy would only lengthen the lag"
 NO_BYTES = "is a limit of the bytes of files, and this source has its rows in none"
 
@@ -76,6 +80,24 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
             f"target.{member_of(target.type)}.existingRows", message, hint="use an empty target and set existingRows: Refuse",
             value=target.params.existing_rows,
         )  # fmt: skip
+
+
+def check_scope(target: Target, after: str) -> None:
+    """Refuse a scope whose rows could not be replaced by one commit.
+
+    Raises:
+        PydanticCustomError: with the path of the field.
+    """
+    params, member = target.params, f"target.{member_of(target.type)}"
+    if params.scope is None:
+        return
+    if params.publish == PUBLISHED_AT_ONCE:
+        hint = "set publish: WhenVerified or WhenComplete"
+        raise refused(f"{member}.publish", SCOPE_PUBLISHES, hint=hint, value=params.publish)
+    if params.existing_rows == "Keep":
+        raise refused(f"{member}.existingRows", SCOPE_REPLACES, hint="remove it", value=params.existing_rows)
+    if after == "Follow":
+        raise refused("after", SCOPE_ENDS, hint=f"set after: Exit, or remove {member}.scope", value=after)
 
 
 def _check_publish(target: Target, strategy: Strategy) -> None:
@@ -188,6 +210,10 @@ def rules() -> Iterator[tuple[str, str]]:
             f"!has({target}) || !has({field}) || {field} == '{PUBLISHED_AT_ONCE}' || self.strategy.type in {copying}",
             f"publish: WhenComplete and WhenVerified work with strategy {' or '.join(copying)}",
         )
+        scoped = f"has({target}) && has({target}.scope)"
+        # The schema has defaults for these fields.
+        fits = f"{field} != '{PUBLISHED_AT_ONCE}' && {target}.existingRows != 'Keep' && self.after == 'Exit'"
+        yield f"!({scoped}) || ({fits})", SCOPE_FITS
     following = [strategy.name for strategy in Strategy.VARIANTS.values() if ships(strategy)]
     for source in Source.VARIANTS.values():
         if "schema_change" in source.params.model_fields:

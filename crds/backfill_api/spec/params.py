@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from backfill_api.model import Model, refused
-from backfill_api.spec.bounds import DAY_S, Column, Columns, Path, Vnodes
+from backfill_api.spec.bounds import DAY_S, Column, Columns, Path, Sql, Vnodes
 from backfill_api.spec.locations import PlaceError, place_of_spec, scheme_rules
 
 
@@ -229,6 +229,15 @@ class TargetParams(TableParams):
     publish: Literal["Continuously", "WhenComplete", "WhenVerified"] = "Continuously"
     """Time at which readers see the copied rows: `Continuously` with each commit; `WhenComplete` all of them in one commit, once the
     whole snapshot is copied; `WhenVerified` the same, once a receipt over the copied files is equal. Changes follow that commit."""
+
+    scope: Sql | None = None
+    """Condition on columns of an existing target, as `day >= '2026-01-01'`: the commit of `publish` also removes the rows that it
+    selects, and no others."""
+
+    @property
+    def keeps_rows(self) -> bool:
+        """True if the target may have rows of other writers."""
+        return self.existing_rows == "Keep" or self.scope is not None
 
 
 @dataclass(frozen=True, slots=True)

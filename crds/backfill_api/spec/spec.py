@@ -202,6 +202,7 @@ class BackfillSpec(Model):
     @model_validator(mode="after")
     def _works_together(self) -> Self:
         combinations.check_combination(self.source, self.target, self.strategy, self.write_mode)
+        combinations.check_scope(self.target, self.after)
         if self.throttle.bytes_per_second is not None:
             combinations.check_knows_bytes(self.source)
         if self.throttle.auto is not None:

@@ -107,6 +107,8 @@ REASONS: Final = {
     "KeyInvalid": "A key column is missing or null.",
     "KeyNotUnique": "Two rows of the source have the same key.",
     "TargetNotFound": "The catalog has no place for the target's name, or the name points to a folder without a table.",
+    "ScopeNotSeparated": "Files of the target have rows inside and outside of `scope`.",
+    "RowOutsideScope": "The transform yields a row outside of `scope`.",
     "TargetNotEmpty": "The target has rows that no state of this job explains.",
     "UnsupportedTargetFeature": "The target has a table feature that cannot be written.",
     "TargetIsSource": "Source and target are the same table.",

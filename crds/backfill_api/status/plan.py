@@ -95,6 +95,22 @@ class PlannedPartitions(Model):
     """Offsets of all of these together."""
 
 
+class PlannedScope(Model):
+    """Part of the target that the job replaces."""
+
+    files: Count
+    """Files that the publishing commit removes."""
+
+    rows: Count | None = None
+    """Their rows; absent if the log does not count them."""
+
+    files_kept: Count
+    """Files that stay."""
+
+    names: Columns = ()
+    """Some of the files that are removed."""
+
+
 class PlannedTarget(Model):
     """Layout of the target: the existing one, or that of the table that the job will create."""
 
@@ -112,6 +128,9 @@ class PlannedTarget(Model):
 
     publish: Literal["Continuously", "WhenComplete", "WhenVerified"] = "Continuously"
     """Time at which readers see the copied rows."""
+
+    scope: PlannedScope | None = None
+    """Part of it that the job replaces."""
 
 
 class PlannedStep(Model):

@@ -12,6 +12,7 @@ refresh   after: Exit, nothing is missing     at the consumed position     Stay:
 refresh   after: Exit, no required receipt    at the consumed position     Continue: the receipt is taken
 refresh   after: Exit                         at another position          Continue
 refresh   any                                 another source               Refuse
+refresh   a scope of the target               not read                     Refuse
 any       Follow, or a refresh: a strategy    not read                     Refuse
           that ends for good
 """
@@ -79,6 +80,8 @@ def decide_after_end(
         head: Newest position of the source; `None` if the source was not read.
         source_id: Identity of the source that the job read; empty if unknown.
     """
+    if refresh and spec.target.params.scope is not None:
+        return Refuse(_refused_scope(spec))
     unmet = _unmet(spec, state.receipt)
     if refresh and spec.strategy.params.ENDS_FOR_GOOD:
         return Refuse(_refused_strategy(spec, "a refresh"))
@@ -114,6 +117,13 @@ def _refused_strategy(spec: BackfillSpec, requested: str) -> InvalidSpecError:
         f"spec.strategy.type is {spec.strategy.type}, which does not allow {requested} of a job that has ended: "
         f"{spec.strategy.params.ENDS_FOR_GOOD}.",
         hint="Give a new job another jobId, another target and another strategy.",
+    )
+
+
+def _refused_scope(spec: BackfillSpec) -> InvalidSpecError:
+    return InvalidSpecError(
+        f"spec.target.{spec.target.member}.scope is set, and a job with a scope applies no later changes of its source.",
+        hint="Replace the rows of the scope again with another jobId.",
     )
 
 

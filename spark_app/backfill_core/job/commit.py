@@ -274,7 +274,7 @@ class Commits:
         announced = state.quarantine.announced
         action = Seal(
             epoch.number, epoch.txn_version, files, state.encode(), fences, compared, announced, request.removed,
-            request.columns, manifest=step.manifest, publishes=step.publishes,
+            request.columns, manifest=step.manifest, publishes=step.publishes, scope_pin=step.scope_pin,
         )  # fmt: skip
         self.in_flight = Committing(action, commands, verify, request.polls, state, self._failures_before)
         return action

@@ -29,6 +29,8 @@ class PublicationStep:
 
     manifest: ManifestWrite | None = None
     publishes: tuple[ManifestPart, ...] | None = None
+    scope_pin: int | None = None
+    """See `Publication.scope_pin`."""
 
 
 def step_of(
@@ -39,9 +41,10 @@ def step_of(
         return PublicationStep()
     if publishes:
         assert not files
-        return PublicationStep(Publication(published=True), publishes=publication.parts)
+        after = replace(publication, published=True, parts=())
+        return PublicationStep(after, publishes=publication.parts, scope_pin=publication.scope_pin)
     after, manifest = publication.staged(files, txn)
-    return PublicationStep(after, manifest)
+    return PublicationStep(after, manifest, scope_pin=publication.scope_pin)
 
 
 def is_hidden(publication: Publication | None) -> bool:

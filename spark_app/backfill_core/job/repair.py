@@ -46,6 +46,11 @@ def check_repairable(spec: BackfillSpec, state: JobState) -> None:
             f"spec.target.{spec.target.member}.writeMode is Changelog, so the target has each change and not the rows of one version.",
             hint="Fill a new target with another jobId.",
         )
+    if spec.target.params.scope is not None:
+        raise NotRepairableError(
+            f"spec.target.{spec.target.member}.scope is set, so most rows of the target are not from this job.",
+            hint="Replace the rows of the scope again with another jobId.",
+        )
     if spec.target.params.existing_rows == "Keep":
         raise NotRepairableError(
             f"spec.target.{spec.target.member}.existingRows is Keep, so the target may have rows of other writers, which a repair would remove.",

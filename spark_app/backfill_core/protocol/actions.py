@@ -69,6 +69,9 @@ class Seal:
     """Parts whose files the commit makes visible; `None` for any other commit. Refused with TargetChangedError if the target has
     rows of other writers that it must not have."""
 
+    scope_pin: int | None = None
+    """Version of the target after which no other writer may change rows of the scope that the job replaces; `None` without a scope."""
+
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:

@@ -73,6 +73,9 @@ class Publication:
     parts: tuple[ManifestPart, ...] = ()
     """Parts of the manifest, the oldest first; empty once published."""
 
+    scope_pin: int | None = None
+    """Version of the target before the job's first commit, after which the scope belongs to the job; `None` without a scope."""
+
     def staged(self, files: Sequence[StagedFile], txn: int) -> tuple[Publication, ManifestWrite | None]:
         """Return the publication after a commit of files, and the part to write before it; `None` if nothing is staged."""
         if self.published or not files:
@@ -94,7 +97,8 @@ class Publication:
     def encode(self) -> dict[str, Any]:
         """Return the JSON value; its size grows with the logarithm of the number of commits."""
         parts = [[part.txn, part.level, part.files, part.rows, f"{part.digest:016x}"] for part in self.parts]
-        return {"published": self.published, "parts": parts}
+        pin = {} if self.scope_pin is None else {"scopePin": self.scope_pin}
+        return {"published": self.published, "parts": parts, **pin}
 
     @classmethod
     def decode(cls, value: Any) -> Publication:
@@ -104,7 +108,7 @@ class Publication:
             StateMismatchError: names the first field that does not fit.
         """
         stored = StoredFields("state.publication", value)
-        return cls(stored.typed("published", bool), stored.parsed("parts", _parts))
+        return cls(stored.typed("published", bool), stored.parsed("parts", _parts), stored.optional_count("scopePin"))
 
 
 def digest_of(files: Iterable[StagedFile]) -> int:

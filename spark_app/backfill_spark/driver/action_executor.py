@@ -9,6 +9,7 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -243,7 +244,8 @@ class SparkActionExecutor:
                 return committer.replace_state(action.state_only_after, action.state).version
             if action.manifest is not None:
                 hiding = ability(committer, HidesRows)
-                return hiding.seal_staged(action.txn_version, action.files, action.state, action.manifest).version
+                staged = (action.txn_version, action.files, action.state, action.manifest)
+                return hiding.seal_staged(*staged, scope_pin=action.scope_pin).version
             if action.publishes is not None:
                 return self._publish(ability(committer, HidesRows), action, action.publishes)
             given = (action.txn_version, action.files, action.state)
@@ -262,7 +264,8 @@ class SparkActionExecutor:
     def _publish(self, committer: HidesRows, action: Seal, parts: Sequence[ManifestPart]) -> int:
         crash_point("before_publish")
         shared = bool(self._job.claim.shares)
-        version = committer.publish(action.txn_version, action.state, parts, shared=shared).version
+        state, pin = action.state, action.scope_pin
+        version = committer.publish(action.txn_version, state, parts, shared=shared, scope_pin=pin).version
         crash_point("after_publish")
         return version
 
@@ -301,7 +304,9 @@ class SparkActionExecutor:
         head = self._tables.source.head()
         if kept_after is not None:
             self._tables.source.check_kept(kept_after, head)
-        return head
+        # A job with a scope replaces it by one version of the source: it sees no later one.
+        scoped = self._tables.spec.target.params.scope is not None
+        return replace(head, position=self._tables.pinned.version) if scoped else head
 
     def explain(self, error: Exception) -> BackfillError:
         """Translate an error; an unknown error is retryable only if it looks transient."""

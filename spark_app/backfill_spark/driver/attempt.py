@@ -375,13 +375,13 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         attempt=0,
         epoch=0,
         strategy=spec.strategy.type,
-        publication=None if Publish(spec.target.params.publish) is Publish.CONTINUOUSLY else Publication(),
+        publication=_first_publication(opened),
     )
     paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
     # A receipt that reports a difference is taken again, not reused.
     receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
     if opened.start_over is not None:
-        state = state.begun_anew()
+        state = replace(state.begun_anew(), publication=_first_publication(opened))
     elif state.finished:
         state = state.continued(moment.wall_ms, follows=spec.after == "Follow")
     return replace(
@@ -394,6 +394,14 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         spec_fields=backfill.spec_fields,
         driver=secrets.token_hex(8),
     )
+
+
+def _first_publication(opened: OpenedJob) -> Publication | None:
+    """Return the publication of a job that begins; its scope belongs to it from the version that was read at the start."""
+    target = opened.backfill.spec.target.params
+    if Publish(target.publish) is Publish.CONTINUOUSLY:
+        return None
+    return Publication(scope_pin=None if target.scope is None else opened.stored.table_version)
 
 
 def _failed(error: BackfillError, progress: Progress | None, receipt: TableReceipt | None) -> RunOutcome:

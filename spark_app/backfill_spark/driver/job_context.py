@@ -240,7 +240,8 @@ class OpenedJob(JobContext):
             BackfillError: the target does not allow the removal, or some rows are not from this job.
         """
         state = self.state
-        if state is None or self.start_over is None or not self.start_over.drop_rows:
+        kept = self.backfill.spec.target.params.scope is not None  # no row of such a job is visible before it ends
+        if state is None or self.start_over is None or not self.start_over.drop_rows or kept:
             return self
         first = txn_version(state.attempt + 1, 0)
         with self.explained("removing the rows of the earlier attempt", self.sink):
@@ -276,7 +277,7 @@ def _look(spark: SparkSession, backfill: BackfillResource, plugins: Plugins) -> 
         state = None if stored.text is None else JobState.decode(stored.text)
         if state is not None:
             _check_spec(spark, backfill, plugins, state)
-        shares = backfill.spec.target.params.existing_rows == "Keep"
+        shares = backfill.spec.target.params.keeps_rows
         claim = Claim(domain, backfill.job_id, shares, begins=state is None)
         if state is None or not state.finished:
             check_claim(claim, stored.claims, path=sink.path)

@@ -229,7 +229,8 @@ def _steps(
     first = settings.check_unique or rows <= CHECK_UNIQUE_ROWS_MAX or opened.splits_keys or hidden
     if tables.proves_key and settings.check_unique is not False and (first or opened.line is None):
         times[KEY_PROOF] = scan_s(KEY_PROOF, rows, per_s) + fixed_s
-    times[CATCH_UP] = catch_up_s(tables.opened.newer(tables.source.head()), None)
+    if spec.target.params.scope is None:
+        times[CATCH_UP] = catch_up_s(tables.opened.newer(tables.source.head()), None)
     if publish is Publish.WHEN_VERIFIED or (spec.verify != "None" and spec.after == "Exit"):
         times[RECEIPT] = scan_s(RECEIPT, rows, per_s) + fixed_s
     return tuple(PlannedStep(name=name, seconds=round(seconds)) for name, seconds in times.items())

@@ -84,9 +84,15 @@ class FilterColumns:
 
     def values(self, file: SourceFile) -> Mapping[str, Values]:
         """Return the bounds of each column in a file, by name."""
-        if not self.columns:
-            return {}
-        logged = file.logged_values([column.facts.physical for column in self.columns])
+        return self.of_logged(file.logged_values(self.physical)) if self.columns else {}
+
+    @property
+    def physical(self) -> list[str]:
+        """Names of the columns in statistics and partition values."""
+        return [column.facts.physical for column in self.columns]
+
+    def of_logged(self, logged: LoggedValues) -> Mapping[str, Values]:
+        """Return the bounds of each column by name, from a log's facts about the columns `physical`."""
         return {column.facts.name: column.values(logged, at) for at, column in enumerate(self.columns)}
 
 

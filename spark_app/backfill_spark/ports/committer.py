@@ -150,22 +150,39 @@ class HidesRows(Protocol):
     """A committer that can hide files from readers, and make them visible together; `publish: WhenComplete` requires it."""
 
     def seal_staged(
-        self, txn_version: int, files: Sequence[StagedFile], state: str, write: ManifestWrite
+        self,
+        txn_version: int,
+        files: Sequence[StagedFile],
+        state: str,
+        write: ManifestWrite,
+        *,
+        scope_pin: int | None = None,
     ) -> SealedCommit:
-        """Write a part of the manifest that lists the files, then commit the state without them; raises as `Committer.seal`."""
+        """Write a part of the manifest that lists the files, then commit the state without them; raises as `Committer.seal`.
+
+        With a `scope_pin` (see `publish`), it also rejects files with rows outside of the scope, by RowOutsideScopeError.
+        """
 
     def publish(
-        self, txn_version: int, state: str, parts: Sequence[ManifestPart], *, shared: bool = False
+        self,
+        txn_version: int,
+        state: str,
+        parts: Sequence[ManifestPart],
+        *,
+        shared: bool = False,
+        scope_pin: int | None = None,
     ) -> SealedCommit:
-        """Make one commit of all files in the parts of a manifest, state and transaction version.
+        """Make one commit of all files in the parts of a manifest, state and transaction version; with a scope, remove its files.
 
         Args:
             txn_version: As in `seal`.
             state: State of the job.
             parts: Parts that the state of the newest commit names.
             shared: True if the target may have rows of other writers.
+            scope_pin: Version after which no other writer may change rows of the scope; `None` if the job has no scope.
 
         Raises:
-            TargetChangedError: the target has rows of another writer, or files or parts are gone or damaged.
+            ScopeNotSeparatedError: another writer joined rows inside and outside of the scope in one file.
+            TargetChangedError: another writer changed rows of the scope, or the target has rows of another writer, or files or parts are gone or damaged.
             FencedError: this or a newer transaction version is already in the target.
         """

@@ -78,6 +78,9 @@ class TableComparison:
     misstated: Callable[[], tuple[FileDifference, ...]] | None = None
     """Compares the statistics of all files of the target with their values; `None` if only doubtful ones are compared."""
 
+    scope: str | None = None
+    """Condition on the target's rows that are compared; `None` compares all of them."""
+
     cut_off: tuple[OffsetRange, ...] = ()
     """Offsets of the source that open transactions hide from every reader of committed records."""
 
@@ -205,6 +208,7 @@ class TableComparison:
     def sides(self) -> Sides:
         """Return the rows that are compared as rows; `None` if files prove everything. Lazy, but copied files are read back."""
         source, target = self.source.rows, self.sink.at(self.read_version)
+        target = target if self.scope is None else target.where(self.scope)
         if self.transform.where is not None and self.source.files is not None:
             # Reads every file: a filter in the query would skip files whose wrong statistics exclude rows that they contain.
             source = self.source.files.without(frozenset())
@@ -246,14 +250,18 @@ def compare(
     prefix = tables.row_offsets if isinstance(tables.opened, PinnedSource) else ()
     source = tables.opened.compared(position, covered, prefix)
     by_rows = by_rows or tables.spec.verify == "FinalByRows"
+    scope = tables.spec.target.params.scope  # the other rows and files of the target are not from this job
     read = tables.sink, target_version
     if staged is not None:
         read = ability(tables.sink, SupportsPublication).staged_table(staged, target_version)
         tables = replace(tables, sink=read[0])
     return TableComparison(
         source=source,
-        files=None if by_rows or staged is not None else FileProof.of(tables, source.files, target_version, read_back),
-        misstated=(lambda: misstated_files(tables, read[1])) if by_rows or statistics else None,
+        files=None
+        if by_rows or scope or staged is not None
+        else FileProof.of(tables, source.files, target_version, read_back),
+        misstated=(lambda: misstated_files(tables, read[1])) if statistics or (by_rows and not scope) else None,
+        scope=scope if staged is None else None,
         check=check,
         sink=tables.sink,
         transform=tables.transform,

@@ -133,6 +133,15 @@ class TestARefresh:
         assert isinstance(refused, Refuse)
         assert isinstance(refused.error, SourceReplacedError)
 
+    def test_a_refresh_of_a_scope_is_refused(self) -> None:
+        """It would apply changes of rows that others own."""
+        scoped = {"target": {"scope": "day = 1", "publish": "WhenComplete"}}
+        decision = decided(scoped, ended(WHOLE), refresh=True, head=Head(9, 1, "t"))
+
+        assert isinstance(decision, Refuse)
+        assert "spec.target.delta.scope is set" in decision.error.message
+        assert isinstance(decided(scoped, ended(WHOLE)), Stay)
+
     def test_a_refresh_of_a_strategy_that_ends_for_good_is_refused(self) -> None:
         """It would end at once without the later rows, which looks like a refresh."""
         refused = decided(CHAIN, ended(), refresh=True, head=Head(4, 0))

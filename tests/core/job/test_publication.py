@@ -9,6 +9,7 @@ from support.simulation.hand_driven import HandDriven
 
 from backfill_core.errors import StateMismatchError, TargetChangedError
 from backfill_core.job.phase import JobSettings
+from backfill_core.job.publishing import step_of
 from backfill_core.job.state import JobState
 from backfill_core.protocol.actions import StartWork
 from backfill_core.protocol.commands import Pause, Resume
@@ -54,6 +55,25 @@ class HiddenJob(HandDriven):
     @property
     def publications(self):
         return [commit for commit in self.commits if commit.publishes is not None]
+
+
+class TestAScopeOfThePublication:
+    """The version from which the scope belongs to the job is stored, and reaches each commit that needs it."""
+
+    def test_every_commit_of_a_job_has_the_version_of_its_start(self):
+        """Also the publication, and also after a restart from the stored state."""
+        publication = Publication(scope_pin=7)
+        staged, _ = Publication.decode(publication.encode()).staged([StagedFile("/t/a", 1, 1)], 4)
+        step = step_of(staged, (), 5, publishes=True)
+
+        assert step_of(publication, [StagedFile("/t/a", 1, 1)], 4, publishes=False).scope_pin == 7
+        assert (step.scope_pin, len(step.publishes)) == (7, 1)
+        assert step.publication == Publication(published=True, scope_pin=7)
+
+    def test_a_job_without_a_scope_stores_no_version(self):
+        """The state of an earlier release stays readable, and that of this one by it."""
+        assert Publication().encode() == {"published": False, "parts": []}
+        assert Publication.decode(Publication().encode()).scope_pin is None
 
 
 class TestAManifest:

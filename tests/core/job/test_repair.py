@@ -49,6 +49,7 @@ class TestWhichJobsAreRepaired:
                 {},
                 "spec.target.delta.existingRows is Keep",
             ),
+            ({"target": {"scope": "day = 1", "publish": "WhenVerified"}}, {}, "spec.target.delta.scope is set"),
         ],
     )
     def test_a_job_that_cannot_be_repaired_is_refused_by_name(self, changes, state, message):

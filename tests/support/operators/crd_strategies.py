@@ -129,6 +129,8 @@ def sound_specs(draw):
     target.pop("existingRows", None)
     if spec.get("strategy", {}).get("type", "Snapshot") not in {"Replica", "Snapshot"}:
         target.pop("publish", None)
+    if target.get("publish", "Continuously") == "Continuously" or spec.get("after") == "Follow":
+        target.pop("scope", None)
     _with_members_of_its_type(spec.get("switch", {}).get("flip", {}))
     spec.pop("backoff", None)
     throttle = spec.get("throttle", {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.params import TargetAbility
@@ -21,9 +23,14 @@ def _open(spark: SparkSession, backfill: BackfillResource) -> DeltaSink:
     from backfill_spark.sinks.delta.publishing import PublishingSink
     from backfill_spark.sinks.delta.sink import DeltaSink
 
+    sink: Callable[..., DeltaSink]
     target = backfill.spec.target.params
     assert isinstance(target, DeltaTarget)
     sink = DeltaSink if target.publish == "Continuously" else PublishingSink
+    if target.scope is not None:
+        from backfill_spark.sinks.delta.scope.sink import ScopedSink
+
+        sink = partial(ScopedSink, scope=target.scope)
     return sink(
         spark,
         target_location(spark, target.path, target.table),

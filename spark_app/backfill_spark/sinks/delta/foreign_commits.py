@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import ForeignCommit, TargetChangedError
@@ -109,6 +110,41 @@ def check_alone(spark: SparkSession, path: str, newest: int, app_id: str, *, aft
             commits=others,
             newest=newest,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedCommit:
+    """The parts of a commit that decide its effect on other writers."""
+
+    described: ForeignCommit
+    applications: frozenset[str]
+    """Application ids of its transactions."""
+
+    changes_columns: bool
+    """True if it writes metadata with an operation that may change columns."""
+
+    added: tuple[Mapping[str, Any], ...]
+    removed: tuple[Mapping[str, Any], ...]
+
+
+def logged_commit(spark: SparkSession, path: str, version: int) -> LoggedCommit:
+    """Read one commit.
+
+    Raises:
+        BackfillError: the commit cannot be read; its class shows whether a retry may help.
+    """
+    actions = [action_of(line) for line in _lines(spark, path, version)]
+    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    info = infos[0] if infos else {}
+    operation = str(info.get("operation", ""))
+    writes_metadata = any("metaData" in action for action in actions)
+    return LoggedCommit(
+        ForeignCommit(version, operation, str(info.get("engineInfo", ""))),
+        frozenset(filter(None, map(_application, actions))),
+        writes_metadata and operation not in (*OF_A_SWITCH_OVER, *PROPERTIES_ONLY),
+        tuple(action["add"] for action in actions if "add" in action),
+        tuple(action["remove"] for action in actions if "remove" in action),
+    )
 
 
 def touching(version: int, lines: Iterable[str]) -> ForeignCommit | None:

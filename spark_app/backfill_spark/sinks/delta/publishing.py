@@ -36,24 +36,43 @@ class PublishingCommitter(DeltaCommitter):
         self._staging, self._manifest = staging, ManifestFolder(spark, staging.path)
 
     def seal_staged(
-        self, txn_version: int, files: Sequence[StagedFile], state: str, write: ManifestWrite
+        self,
+        txn_version: int,
+        files: Sequence[StagedFile],
+        state: str,
+        write: ManifestWrite,
+        *,
+        scope_pin: int | None = None,
     ) -> SealedCommit:
         """See `ports.committer.SupportsPublication`."""
+        assert scope_pin is None  # `scope.committer` is for jobs with a scope
+        self._write_part(write, files, self._lines(files))
+        return self.seal(txn_version, (), state)
+
+    def _lines(self, files: Sequence[StagedFile]) -> list[str | None]:
+        """Return the `add` action of each file."""
         layout = self._cached_layout()
         try:
             transaction_state = self._begin(None).getTransactionState(self._engine)
-            lines = self._added.lines(files, layout, transaction_state)
+            return self._added.lines(files, layout, transaction_state)
         except JAVA_ERRORS as error:
             raise explain_commit(error, self._path) from error
+
+    def _write_part(self, write: ManifestWrite, files: Sequence[StagedFile], lines: Sequence[str | None]) -> None:
         self._manifest.write(write, list(zip(files, lines, strict=True)))
-        return self.seal(txn_version, (), state)
 
     def publish(
-        self, txn_version: int, state: str, parts: Sequence[ManifestPart], *, shared: bool = False
+        self,
+        txn_version: int,
+        state: str,
+        parts: Sequence[ManifestPart],
+        *,
+        shared: bool = False,
+        scope_pin: int | None = None,
     ) -> SealedCommit:
         """See `ports.committer.SupportsPublication`."""
-        files = self._manifest.read(parts)
-        self._check_complete(files)
+        assert scope_pin is None
+        files = self._complete_files(parts)
         # Without retries, Kernel commits directly after the version that is checked, or fails.
         txn = self._begun(txn_version, retries=0)
         if self._alone:
@@ -65,9 +84,12 @@ class PublishingCommitter(DeltaCommitter):
             )
         return self._commit(txn, files, state)
 
-    def _check_complete(self, files: Sequence[StagedFile]) -> None:
+    def _complete_files(self, parts: Sequence[ManifestPart]) -> tuple[StagedFile, ...]:
+        """Return the files of a manifest; reject missing ones."""
+        files = self._manifest.read(parts)
         try:
             self._staging.check(files)
+            return files
         except StagedFilesGoneError as error:
             # Their rows count as done in the state, so no attempt of this job stages them again.
             raise TargetChangedError(f"before they were published, {error.message}", hint=LOST_HINT) from error

@@ -135,11 +135,19 @@ class DeltaSink:
         if upserts:
             checks.check_merge(table.path, table.schema.names, table.properties)
         checks.check_schema(columns, table.schema)
-        if not has_state and self._existing_rows == "Refuse" and self._has_rows():
+        self._check_rows(begins=not has_state)
+
+    def _check_rows(self, *, begins: bool) -> None:
+        """Reject rows that a job which begins must not find."""
+        if begins and self._existing_rows == "Refuse" and self._has_rows():
             raise TargetNotEmptyError(
                 f"{self.path} has rows, but no state of this job.",
                 hint="Use an empty target"
-                + ("." if upserts else ", or set spec.target.delta.existingRows: Keep to keep the existing rows."),
+                + (
+                    "."
+                    if self._mode.merges
+                    else ", or set spec.target.delta.existingRows: Keep to keep the existing rows."
+                ),
             )
 
     def _has_rows(self) -> bool:
