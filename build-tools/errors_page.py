@@ -79,7 +79,7 @@ HINTS = {
     "KeyNotUnique": "Add columns to `spec.source.delta.key` until they are unique, or remove the duplicate rows from the source. If the error occurred after the copy (large sources), also use a new target.",
     "TargetNotFound": "Create the table or its database in the catalog, restore its folder, or drop the name; or set `spec.target.delta.path`.",
     "TargetNotEmpty": "Choose a target that does not exist yet, or, with `writeMode: Append` or `Changelog`, set `spec.target.delta.existingRows: Keep` if its rows may stay.",
-    "ScopeNotSeparated": "Choose bounds at which files begin and end, partition the target by the column, or cluster it and run OPTIMIZE ([re-running a part](publish.md#re-running-a-part)). Nothing was changed.",
+    "ScopeNotSeparated": "Choose bounds at which files begin and end, partition the target by the column, or cluster it and run OPTIMIZE ([re-running a part](rerun.md)). Nothing was changed.",
     "RowOutsideScope": "Filter the rows with `spec.transform.where`, or widen `spec.target.delta.scope`; then `backfill release --force`, and run the job again. Nothing of it is visible.",
     "UnsupportedTargetFeature": "Choose another target, or drop the feature that the message names from it; `docs/operating.md` lists unsupported features.",
     "TargetIsSource": "Choose a target other than the source, in a separate folder.",
