@@ -1,4 +1,4 @@
-"""The part of a target that a job replaces: `target.delta.scope`, a condition on the target's columns (ADR 0048).
+"""The part of a target that a job replaces: its `scope`, a condition on the target's columns (ADR 0048).
 
 A file belongs to the scope by its bounds, because the publishing commit removes whole files:
 
@@ -21,7 +21,6 @@ from typing import Generic, TypeVar
 from backfill_core.errors import ForeignCommit, InvalidSpecError, ScopeNotSeparatedError, TargetChangedError
 from backfill_core.file_copies.filters import Condition, Opaque, Values, Verdict, columns_of, first_opaque, judge
 
-FIELD = "spec.target.delta.scope"
 SHOWN_MAX = 3
 SEPARATE_HINT = (
     "Choose bounds at which the files begin and end. Or partition the target by the column, or cluster its files by it and run OPTIMIZE. "
@@ -41,12 +40,12 @@ class Place(Enum):
     STRADDLES = auto()
 
 
-def check_scope(text: str, condition: Condition, readable: Iterable[str]) -> None:
+def check_scope(named: str, condition: Condition, readable: Iterable[str]) -> None:
     """Reject a scope that bounds of files cannot decide.
 
     Args:
-        text: The scope, as the spec contains it.
-        condition: The same, translated.
+        named: The field with its value, for messages.
+        condition: The value, translated.
         readable: Columns whose bounds can be compared.
 
     Raises:
@@ -55,18 +54,18 @@ def check_scope(text: str, condition: Condition, readable: Iterable[str]) -> Non
     opaque, columns = first_opaque(condition), columns_of(condition)
     if opaque or isinstance(condition, Opaque):
         raise InvalidSpecError(
-            f"{FIELD} = {text!r}: statistics of files cannot decide {opaque or 'the condition'}.",
+            f"{named}: statistics of files cannot decide {opaque or 'the condition'}.",
             hint="Compare columns with constants, as in day >= DATE'2026-01-01' AND day < DATE'2026-02-01'.",
         )
     if not columns:
         raise InvalidSpecError(
-            f"{FIELD} = {text!r} names no column, so it selects all rows or none.",
+            f"{named} names no column, so it selects all rows or none.",
             hint="Compare a partition column or a clustering column with constants.",
         )
     unreadable = sorted(columns - set(readable))
     if unreadable:
         raise InvalidSpecError(
-            f"{FIELD} = {text!r}: column {unreadable[0]!r} has a type without an order, or values that statistics do not keep.",
+            f"{named}: column {unreadable[0]!r} has a type without an order, or values that statistics do not keep.",
             hint="Use a column with numbers, dates, timestamps, booleans or strings.",
         )
 
@@ -94,11 +93,11 @@ class PlacedFile(Generic[F]):
     place: Place
 
 
-def removed_files(text: str, placed: Sequence[PlacedFile[F]], *, of: int) -> list[F]:
+def removed_files(named: str, placed: Sequence[PlacedFile[F]], *, of: int) -> list[F]:
     """Return the files that the publishing commit removes: all files of the scope.
 
     Args:
-        text: The scope, as the spec contains it.
+        named: As `check_scope`.
         placed: Files of the target; those outside of the scope may be missing.
         of: Number of all files of the target.
 
@@ -109,7 +108,7 @@ def removed_files(text: str, placed: Sequence[PlacedFile[F]], *, of: int) -> lis
     if straddling:
         more = f" and {len(straddling) - SHOWN_MAX:,} more" if len(straddling) > SHOWN_MAX else ""
         raise ScopeNotSeparatedError(
-            f"{FIELD} = {text!r}: {len(straddling):,} of {of:,} files of the target may have rows inside and outside of it: "
+            f"{named}: {len(straddling):,} of {of:,} files of the target may have rows inside and outside of it: "
             f"{', '.join(straddling[:SHOWN_MAX])}{more}.",
             hint=SEPARATE_HINT,
         )
@@ -148,12 +147,12 @@ def effect_of(changes: Iterable[FileChange], *, changes_columns: bool) -> Effect
     return Effect.MOVED if touching else Effect.NONE
 
 
-def conflict(text: str, path: str, commits: Sequence[ForeignCommit], newest: int) -> TargetChangedError:
+def conflict(named: str, path: str, commits: Sequence[ForeignCommit], newest: int) -> TargetChangedError:
     """Return the error of a job whose scope other writers changed."""
     more = f" and {len(commits) - SHOWN_MAX:,} more" if len(commits) > SHOWN_MAX else ""
     listed = ", ".join(map(str, commits[:SHOWN_MAX]))
     return TargetChangedError(
-        f"another writer changed rows of {path} inside the scope {text!r}, or its columns, since the job began: {listed}{more}.",
+        f"another writer changed rows of {path} inside of {named}, or its columns, since the job began: {listed}{more}.",
         hint=CONFLICT_HINT,
         commits=tuple(commits),
         newest=newest,

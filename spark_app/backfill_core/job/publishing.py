@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from backfill_api.spec.spec import BackfillSpec
 from backfill_core.protocol.publication import ManifestPart, ManifestWrite, Publication, Publish
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.work import Position, StagedFile
@@ -31,6 +32,14 @@ class PublicationStep:
     publishes: tuple[ManifestPart, ...] | None = None
     scope_pin: int | None = None
     """See `Publication.scope_pin`."""
+
+
+def first_publication(spec: BackfillSpec, version: int) -> Publication | None:
+    """Return the publication of a job that begins on a version of its target; `None` if each commit makes its rows visible."""
+    target = spec.target.params
+    if Publish(target.publish) is Publish.CONTINUOUSLY:
+        return None
+    return Publication(scope_pin=None if target.scope is None else version)
 
 
 def step_of(

@@ -31,6 +31,7 @@ from backfill_core.job.after_end import describe_early_stop
 from backfill_core.job.commit import describe_suspects
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
+from backfill_core.job.publishing import first_publication
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
 from backfill_core.job.view import JobView
@@ -38,7 +39,7 @@ from backfill_core.pacing.executor_losses import ExecutorLosses
 from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.publication import Publication, Publish
+from backfill_core.protocol.publication import Publish
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark import crash_points as crash
 from backfill_spark.control.history import RecordedRun, RunRecord, verdict_of
@@ -370,18 +371,14 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     """Return the initial state of the attempt: the stored state with the current spec's settings."""
     backfill, spec = opened.backfill, opened.backfill.spec
     state = opened.state or JobState(
-        job_id=backfill.job_id,
-        spec_hash=backfill.spec_hash,
-        attempt=0,
-        epoch=0,
-        strategy=spec.strategy.type,
-        publication=_first_publication(opened),
-    )
+        job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=0, epoch=0, strategy=spec.strategy.type,
+        publication=first_publication(spec, opened.stored.table_version),
+    )  # fmt: skip
     paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
     # A receipt that reports a difference is taken again, not reused.
     receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
     if opened.start_over is not None:
-        state = replace(state.begun_anew(), publication=_first_publication(opened))
+        state = replace(state.begun_anew(), publication=first_publication(spec, opened.stored.table_version))
     elif state.finished:
         state = state.continued(moment.wall_ms, follows=spec.after == "Follow")
     return replace(
@@ -394,14 +391,6 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         spec_fields=backfill.spec_fields,
         driver=secrets.token_hex(8),
     )
-
-
-def _first_publication(opened: OpenedJob) -> Publication | None:
-    """Return the publication of a job that begins; its scope belongs to it from the version that was read at the start."""
-    target = opened.backfill.spec.target.params
-    if Publish(target.publish) is Publish.CONTINUOUSLY:
-        return None
-    return Publication(scope_pin=None if target.scope is None else opened.stored.table_version)
 
 
 def _failed(error: BackfillError, progress: Progress | None, receipt: TableReceipt | None) -> RunOutcome:

@@ -108,7 +108,7 @@ class TestAReplacedPart:
         refused = place.run()
 
         assert_ending(refused, "TargetChanged")
-        assert "inside the scope" in refused.message
+        assert "inside of spec.target.delta.scope" in refused.message
         assert "(WRITE by Apache-Spark" in refused.message
         assert place.names() == ALL_OLD | {(3, "theirs"): 1}
 

@@ -140,15 +140,9 @@ class DeltaSink:
     def _check_rows(self, *, begins: bool) -> None:
         """Reject rows that a job which begins must not find."""
         if begins and self._existing_rows == "Refuse" and self._has_rows():
-            raise TargetNotEmptyError(
-                f"{self.path} has rows, but no state of this job.",
-                hint="Use an empty target"
-                + (
-                    "."
-                    if self._mode.merges
-                    else ", or set spec.target.delta.existingRows: Keep to keep the existing rows."
-                ),
-            )
+            more = ", or set spec.target.delta.existingRows: Keep to keep the existing rows"
+            hint = f"Use an empty target{'' if self._mode.merges else more}."
+            raise TargetNotEmptyError(f"{self.path} has rows, but no state of this job.", hint=hint)
 
     def _has_rows(self) -> bool:
         return self._spark.read.format("delta").load(self.path).limit(1).count() > 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 
 from backfill_core.errors import AwayError, ForeignCommit, RowOutsideScopeError, TransientError
-from backfill_core.file_copies.scope import FIELD, Place, conflict
+from backfill_core.file_copies.scope import Place, conflict
 from backfill_core.protocol.publication import ManifestPart, ManifestWrite
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.added_files import CommitLine
@@ -128,7 +128,7 @@ class ScopedCommitter(PublishingCommitter):
         listing = self._listing or self._scope.listing(scope_pin)
         self._listing = listing = listing.after(newest, self.app_id)
         if listing.conflicts:
-            raise conflict(self._scope.text, self._path, listing.conflicts, newest)
+            raise conflict(self._scope.named, self._path, listing.conflicts, newest)
         return listing
 
     def _check_inside(
@@ -153,5 +153,5 @@ class ScopedCommitter(PublishingCommitter):
         if outside is not None:
             row = ", ".join(f"{name} = {value}" for name, value in outside.asDict().items())
             raise RowOutsideScopeError(
-                f"{FIELD} = {scope.text!r}: the transform yields a row outside of it: {row}.", hint=OUTSIDE_HINT
+                f"{scope.named}: the transform yields a row outside of it: {row}.", hint=OUTSIDE_HINT
             )

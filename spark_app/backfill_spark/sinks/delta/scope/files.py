@@ -11,7 +11,6 @@ from urllib.parse import unquote
 from backfill_core.errors import ForeignCommit, InvalidSpecError
 from backfill_core.file_copies.filters import Condition, columns_of
 from backfill_core.file_copies.scope import (
-    FIELD,
     Effect,
     FileChange,
     Place,
@@ -39,6 +38,9 @@ if TYPE_CHECKING:
     from backfill_spark.sinks.delta.table import TargetTable
 
 
+FIELD = "spec.target.delta.scope"
+
+
 @dataclass(frozen=True)
 class TargetScope:
     """The scope of a job for the columns of its target."""
@@ -62,8 +64,13 @@ class TargetScope:
             raise InvalidSpecError(f"{FIELD} = {text!r}{fault.message}", hint=fault.hint)
         condition = condition_of(empty.where(text))
         columns = FilterColumns.of(condition, table.facts((), ships=True), table.schema)
-        check_scope(text, condition, [column.facts.name for column in columns.columns])
+        check_scope(f"{FIELD} = {text!r}", condition, [column.facts.name for column in columns.columns])
         return cls(spark, table.path, text, condition, columns)
+
+    @property
+    def named(self) -> str:
+        """The field with its value, for messages."""
+        return f"{FIELD} = {self.text!r}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,7 +155,7 @@ class ScopeListing:
         Raises:
             ScopeNotSeparatedError: a file has rows inside and outside of the scope.
         """
-        return removed_files(self.scope.text, list(self.touching.values()), of=self.files)
+        return removed_files(self.scope.named, list(self.touching.values()), of=self.files)
 
 
 def removals(files: Sequence[LoggedValues], *, path: str, now_ms: int) -> list[RemovedFile]:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_api.status.plan import PlannedScope, PlannedTarget
 from backfill_core.errors import TargetNotFoundError, UnsupportedTargetFeatureError
-from backfill_core.file_copies.scope import FIELD
 from backfill_spark.delta.log import LOG_ERRORS, newest_version
 from backfill_spark.delta.properties import is_on
 from backfill_spark.sinks.delta.failures import explain_target
 from backfill_spark.sinks.delta.publishing import PublishingSink
 from backfill_spark.sinks.delta.row_changes import APPEND_ONLY
 from backfill_spark.sinks.delta.scope.committer import ScopedCommitter
-from backfill_spark.sinks.delta.scope.files import ScopeListing, TargetScope
+from backfill_spark.sinks.delta.scope.files import FIELD, ScopeListing, TargetScope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
