@@ -7,6 +7,7 @@ from support.publication import added_files
 from support.tables.jobs import job
 
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
@@ -140,6 +141,26 @@ class TestAReplacedPart:
 
         assert (scope.files, scope.rows, scope.files_kept) == (2, 200, 4)
         assert all(name.startswith("day=2026-01-0") for name in scope.names)
+
+
+class TestAReceiptOfAPart:
+    """Source and target are compared inside of the scope, at the version that was copied."""
+
+    def test_later_rows_of_the_source_and_other_rows_of_the_target_do_not_matter(self, spark, place):
+        """An Upsert of one version: the row that the source gets meanwhile waits for another job."""
+        place.make()
+        upsert = {"source": {"key": ["id"]}, "target": {"writeMode": "Upsert"}, "verify": "Final"}
+        place.stopped(**upsert)
+        write(place.source, rows_of("SELECT 8000 AS id, CAST('2026-01-03' AS DATE) AS day, 'late' AS name"))
+        place.add_theirs()
+
+        ended = place.run(**upsert)
+        receipt, *_ = verify_offline(place.backfill(**upsert), settings=place.settings, spark=spark)
+
+        assert (ended.outcome, ended.message) == ("Complete", "")
+        assert (ended.receipt.equal, ended.receipt.rows, ended.receipt.complete) == (True, 200, True)
+        assert (receipt.equal, receipt.rows) == (True, 200)
+        assert place.names() == REPLACED | {(1, "theirs"): 1}
 
 
 class TestAReplicaOfAPart:

@@ -130,8 +130,10 @@ class ScopeListing:
 
     def _with(self, commit: LoggedCommit) -> ScopeListing:
         columns = self.scope.columns.physical
-        added = [(self.scope.placed(values_of(add, columns)), bool(add["dataChange"])) for add in commit.added]
-        removed = [(self._place_of_removed(remove), bool(remove["dataChange"])) for remove in commit.removed]
+        added = [
+            (self.scope.placed(values_of(add, columns)), bool(add.get("dataChange", True))) for add in commit.added
+        ]
+        removed = [(self._place_of_removed(remove), bool(remove.get("dataChange", True))) for remove in commit.removed]
         changes = [FileChange(file.place, changed) for file, changed in added]
         changes += [FileChange(place, changed) for place, changed in removed]
         effect = effect_of(changes, changes_columns=commit.changes_columns)
