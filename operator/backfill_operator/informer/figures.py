@@ -25,7 +25,7 @@ STEPS: Final = {name: name for name in ("Start", "Copy", "KeyProof", "CatchUp", 
 WARNING_CODES: Final[dict[str, str]] = {name: name for name in get_args(WarningCode)}
 REASON_LABELS: Final = {name: name for name in REASONS}
 LOSS_REASONS: Final = {name: name for name in (
-    "OOMKilled", "JavaOutOfMemory", "Killed", "Deleted", "Unresponsive", "Disconnected", "Ended", "Unknown", *POD_REASONS, *NODE_TOOK_IT,
+    "OOMKilled", "JavaOutOfMemory", "Killed", "Deleted", "Unresponsive", "Disconnected", "Decommissioned", "Ended", "Unknown", *POD_REASONS, *NODE_TOOK_IT,
     "PreemptionByScheduler", "EvictionByEvictionAPI", "DeletionByTaintManager", "DeletionByPodGC", "TerminationByKubelet",
 )}  # fmt: skip
 """Reasons of lost pods: of Spark, of a kubelet, and of the condition `DisruptionTarget`."""

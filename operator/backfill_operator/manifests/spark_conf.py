@@ -31,6 +31,20 @@ FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 """A driver whose executors read all rows only plans and commits, so the optimizing compiler costs more than it saves
 (ADR 0030). With only the first compiler, Java's default code cache is too small for Spark and is swept continuously."""
 
+DECOMMISSION = {
+    "spark.decommission.enabled": "true",
+    # The signal of a pod's deletion. Spark's own way is a script in the image, which needs `ps` and sends another signal.
+    "spark.executor.decommission.signal": "TERM",
+    "spark.kubernetes.decommission.script": "/bin/true",
+    "spark.storage.decommission.enabled": "true",
+    "spark.storage.decommission.shuffleBlocks.enabled": "true",
+    # No job caches rows.
+    "spark.storage.decommission.rddBlocks.enabled": "false",
+    # Spark ends the executor after two of these, and a pod is killed after 30 seconds.
+    "spark.storage.decommission.replicationReattemptInterval": "2s",
+}
+"""An executor whose pod is deleted, as on a drained or reclaimed node, finishes its tasks and moves its shuffle files (ADR 0053)."""
+
 EXECUTOR_MIB = 768
 """An executor's off-heap memory: network and Parquet buffers, code, threads. With 384 MiB, the kernel killed executors
 that merged changes into two million rows."""
@@ -136,6 +150,7 @@ def _required(launch: Launch) -> dict[str, str]:
         "spark.kubernetes.authenticate.executor.serviceAccountName": launch.service_account,
         # The API server may answer from its cache: a thousand drivers list their pods every half minute.
         "spark.kubernetes.executor.enablePollingWithResourceVersion": "true",
+        **DECOMMISSION,
     }
     made |= {
         f"spark.kubernetes.executor.label.{name}": value

@@ -10,8 +10,9 @@ from backfill_core.pacing.executors import LOOK_EVERY_S
 
 OOM_KILLED, KILLED, JAVA_OUT_OF_MEMORY = "OOMKilled", "Killed", "JavaOutOfMemory"
 DELETED, UNRESPONSIVE, DISCONNECTED, ENDED = "Deleted", "Unresponsive", "Disconnected", "Ended"
+DECOMMISSIONED = "Decommissioned"
 
-RELEASED = ("killed by driver", "executor decommission", "all executors")
+RELEASED = ("killed by driver", "spark scale down", "all executors")
 """Parts of Spark's messages about executors that the job released itself: their number follows the load, or the driver ends."""
 
 BRIEF = "the api gave the following brief reason:"
@@ -29,6 +30,7 @@ EXIT_CODES = {50: ENDED, 51: ENDED, 52: JAVA_OUT_OF_MEMORY, 137: KILLED, 143: KI
 PARTS = {
     "was deleted by a user or the framework": DELETED,
     "was not found in the": DELETED,
+    "is decommissioned": DECOMMISSIONED,
     "heartbeat": UNRESPONSIVE,
     "exceeds timeout": UNRESPONSIVE,
     "client disassociated": DISCONNECTED,

@@ -46,6 +46,7 @@ MESSAGES = {
     "Executor heartbeat timed out after 125000 ms": "Unresponsive",
     "Remote RPC client disassociated. Likely due to containers exceeding thresholds, or network issues.": "Disconnected",
     "Executor Process Lost": "Disconnected",
+    "Executor decommission: Executor 1 is decommissioned.": "Decommissioned",
     "": "Unknown",
     "something else": "Unknown",
 }
