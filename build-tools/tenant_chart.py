@@ -13,7 +13,7 @@ COPIES = (
 )  # fmt: skip
 """A chart reads only files in its own folder."""
 
-NAMES = {"images": ("pullSecrets",), "networkPolicy": ("enabled", "metricsFrom", "egress")}
+NAMES = {"images": ("pullSecrets",), "networkPolicy": ("enabled", "metricsFrom", "sparkUiFrom", "egress")}
 TENANT_ONLY = ("createNamespaces", "podSecurity")
 
 

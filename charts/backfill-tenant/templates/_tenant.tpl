@@ -88,6 +88,12 @@ spec:
       ports:
         - {protocol: TCP, port: 7078}
         - {protocol: TCP, port: 7079}
+    {{- /* A rule without peers would allow all. */}}
+    {{- with ($.Values.networkPolicy).sparkUiFrom }}
+    - from: {{- toYaml . | nindent 8 }}
+      ports:
+        - {protocol: TCP, port: 4040}
+    {{- end }}
   {{- if $limited }}
   egress:
     - to:

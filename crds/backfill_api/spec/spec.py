@@ -18,7 +18,7 @@ from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, Seconds, Sql
 from backfill_api.spec.order import Dependencies
 from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility
-from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, SparkSpec
+from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, ScratchSpec, SparkSpec
 from backfill_api.spec.schedules.refresh import RefreshSpec, check_refresh, refresh_rules
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
@@ -187,6 +187,9 @@ class BackfillSpec(Model):
 
     executor: ExecutorSpec = ExecutorSpec()
     """The executor pods."""
+
+    scratch: ScratchSpec = ScratchSpec()
+    """Volume for the temporary files of driver and executors; default: the node's disk without a limit."""
 
     @property
     def key(self) -> tuple[str, ...]:

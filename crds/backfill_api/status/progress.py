@@ -22,6 +22,7 @@ WarningCode = Literal[
     "JavaSilent",
     "CommitStalled",
     "CopiesStreamed",
+    "EventLogRefused",
 ]
 """Code of a warning; programs use it, never the message."""
 

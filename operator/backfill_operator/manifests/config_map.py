@@ -11,6 +11,7 @@ from backfill_operator.manifests.attempt import Launch
 from backfill_operator.manifests.driver_pod import executor_template
 from backfill_operator.manifests.names import CONF_KEY, EXECUTOR_KEY, SPEC_KEY, metadata
 from backfill_operator.manifests.spark_conf import properties, properties_text
+from backfill_operator.manifests.spark_pages import observing_settings
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 """libyaml's dumper if it is installed: it is ten times as fast, and a launch waits for it."""
@@ -45,10 +46,11 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
         "priority",
         "dependsOn",
         "refresh",
+        "scratch",
     ):
         spec.pop(name, None)
-    if launch.spec.spark.conf:
-        spec["spark"] = {"conf": dict(launch.spec.spark.conf)}
+    if conf := {**launch.spec.spark.conf, **observing_settings(launch)}:
+        spec["spark"] = {"conf": conf}
     if launch.paused is not None:
         spec |= {"desiredState": "Paused", "pause": {"scope": launch.paused}}
     throttle: dict[str, Any] = {

@@ -24,6 +24,7 @@ from backfill_core.cluster_rules.pod_rules import (
     template_findings,
 )
 from backfill_core.cluster_rules.query_urls import query_findings
+from backfill_core.cluster_rules.scratch_rules import scratch_findings
 from backfill_core.cluster_rules.table_paths import SCRATCH_DIR, TEMPORARY_DIR, fleeting_paths, relative_paths
 from backfill_core.lifecycle.inputs.launched_of import launched_fields
 from backfill_operator.manifests.attempt import Launch
@@ -37,12 +38,23 @@ from backfill_operator.manifests.names import (
     SPEC_DIR,
     SPEC_FILE,
     TERMINATION_LOG,
+    UI_PORT,
     labels,
     metadata,
     object_name,
 )
+from backfill_operator.manifests.scratch import (
+    LOCAL_DIR,
+    SCRATCH_VOLUME,
+    executor_mounts,
+    executor_volumes,
+    scratch_env,
+    scratch_mount,
+    scratch_volume,
+)
 from backfill_operator.manifests.secret import RPC_SECRET_KEY, TOKEN_KEY
 from backfill_operator.manifests.spark_conf import cores
+from backfill_operator.manifests.spark_pages import has_ui
 from backfill_operator.manifests.template import merge
 
 IDS: Final = ("runAsUser", "runAsGroup", "fsGroup")
@@ -69,12 +81,11 @@ POD_ADDRESS: Final = {"name": env.CONTROL_BIND, "valueFrom": {"fieldRef": {"fiel
 MOUNTS: Final = {
     "backfill-spec": SPEC_DIR,
     "backfill-control": CONTROL_DIR,
-    "backfill-scratch": SCRATCH_DIR,
     "backfill-tmp": TEMPORARY_DIR,
 }
-"""Mount path of each driver volume."""
+"""Mount path of each driver volume, except that of temporary files."""
 
-EXECUTOR_MOUNTS: Final = {"backfill-scratch": SCRATCH_DIR, "backfill-tmp": TEMPORARY_DIR}
+EXECUTOR_MOUNTS: Final = {SCRATCH_VOLUME: SCRATCH_DIR, "backfill-tmp": TEMPORARY_DIR}
 
 
 def driver_pod(launch: Launch) -> dict[str, Any]:
@@ -146,6 +157,7 @@ def _driver_required(launch: Launch) -> dict[str, Any]:
     account, policy = launch.service_account, launch.installation.policy
     refuse_first(account_findings(account, "spec.driver.serviceAccountName", policy))
     refuse_first(query_findings(launch.spec, policy))
+    refuse_first(scratch_findings(launch.spec.scratch, policy.limits))
     return {
         "metadata": metadata(launch, "driver")
         | {"annotations": {LAUNCHED_FIELDS_ANNOTATION: launched_fields(launch.spec)}},
@@ -159,7 +171,7 @@ def _driver_required(launch: Launch) -> dict[str, Any]:
             "volumes": [
                 {"name": "backfill-spec", "configMap": {"name": object_name(launch)}},
                 {"name": "backfill-control", "secret": {"secretName": object_name(launch), "defaultMode": 0o440}},
-                {"name": "backfill-scratch", "emptyDir": {}},
+                scratch_volume(launch, SCRATCH_VOLUME),
                 {"name": "backfill-tmp", "emptyDir": {}},
                 *_source_secret(launch),
             ],
@@ -199,12 +211,17 @@ def _driver_container(launch: Launch) -> dict[str, Any]:
         **_container_required(launch),
         # Arguments, not a command: the image's entry point reaps Spark's children.
         "args": ["python", "-m", "backfill_spark", "-f", SPEC_FILE],
-        "env": [POD_ADDRESS, *({"name": name, "value": value} for name, value in _environment(launch).items())],
+        "env": [
+            POD_ADDRESS,
+            *scratch_env(launch),
+            *({"name": name, "value": value} for name, value in _environment(launch).items()),
+        ],
         "resources": resources,
         "ports": [
             {"name": "driver", "containerPort": DRIVER_PORT, "protocol": "TCP"},
             {"name": "blockmanager", "containerPort": BLOCK_MANAGER_PORT, "protocol": "TCP"},
             {"name": "control", "containerPort": CONTROL_PORT, "protocol": "TCP"},
+            *([{"name": "spark-ui", "containerPort": UI_PORT, "protocol": "TCP"}] if has_ui(launch) else ()),
         ],
         "terminationMessagePath": TERMINATION_LOG,
         # Without a termination message, the end of the log explains the failure.
@@ -213,7 +230,7 @@ def _driver_container(launch: Launch) -> dict[str, Any]:
             {"name": name, "mountPath": path, "readOnly": name in ("backfill-spec", "backfill-control")}
             for name, path in MOUNTS.items()
         ]
-        + _source_secret_mount(launch),
+        + [scratch_mount(launch, SCRATCH_VOLUME, SCRATCH_DIR), *_source_secret_mount(launch)],
     }
     return made | (_probes(launch) if launch.kind == "Run" else {})
 
@@ -230,7 +247,7 @@ def _environment(launch: Launch) -> dict[str, str]:
         env.STATE_DIR: f"{SCRATCH_DIR}/state",
         # Not SPARK_CONF_DIR: a folder with files on the class path keeps Java from using the image's class archive.
         "PYSPARK_SUBMIT_ARGS": f"--properties-file {SPEC_DIR}/{CONF_KEY} pyspark-shell",
-        "SPARK_LOCAL_DIRS": f"{SCRATCH_DIR}/spark",
+        "SPARK_LOCAL_DIRS": LOCAL_DIR,
         # The home of a user without an entry in the image is the root folder, which is read-only.
         "HOME": SCRATCH_DIR,
         # A volume in Python's start folder must not be imported as a package.
@@ -285,10 +302,12 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
             {"name": "HOME", "value": SCRATCH_DIR},
             # Spark reads the secret's file only with a Kubernetes master, and executors receive the master too late.
             {"name": "JAVA_TOOL_OPTIONS", "value": f"-Dspark.master={launch.installation.master}"},
+            *scratch_env(launch),
         ],
         "volumeMounts": [
             {"name": "backfill-control", "mountPath": CONTROL_DIR, "readOnly": True},
             *({"name": name, "mountPath": path} for name, path in EXECUTOR_MOUNTS.items()),
+            *executor_mounts(launch),
             *_source_secret_mount(launch),
         ],
     }
@@ -308,6 +327,7 @@ def _executor_required(launch: Launch) -> dict[str, Any]:
             "volumes": [
                 rpc_secret,
                 *({"name": name, "emptyDir": {}} for name in EXECUTOR_MOUNTS),
+                *executor_volumes(launch),
                 *_source_secret(launch),
             ],
         },

@@ -24,6 +24,7 @@ from backfill_operator.manifests.attempt import Launch
 CONTROL_PORT: Final = 8443
 DRIVER_PORT: Final = 7078
 BLOCK_MANAGER_PORT: Final = 7079
+UI_PORT: Final = 4040
 
 SPEC_DIR: Final = "/etc/backfill"
 SPEC_FILE: Final = f"{SPEC_DIR}/backfill.yaml"

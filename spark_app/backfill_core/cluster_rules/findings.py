@@ -19,6 +19,7 @@ from backfill_core.cluster_rules.pod_rules import (
     template_findings,
 )
 from backfill_core.cluster_rules.query_urls import query_findings
+from backfill_core.cluster_rules.scratch_rules import scratch_findings
 from backfill_core.cluster_rules.switch_rules import flip_findings
 from backfill_core.cluster_rules.table_paths import fleeting_paths, relative_paths
 
@@ -52,6 +53,7 @@ def _whole_job(spec: BackfillSpec, policy: Policy) -> Iterator[Finding]:
         yield from account_findings(spec.driver.service_account_name, "spec.driver.serviceAccountName", policy)
     yield from query_findings(spec, policy)
     yield from flip_findings(spec)
+    yield from scratch_findings(spec.scratch, policy.limits)
     yield from relative_paths(spec)
 
 

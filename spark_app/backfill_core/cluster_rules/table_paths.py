@@ -41,7 +41,7 @@ def relative_paths(spec: BackfillSpec) -> Iterator[Finding]:
 
 
 def fleeting_paths(spec: BackfillSpec, template: Mapping[str, Any], path: str, container: str) -> Iterator[Finding]:
-    """Yield each written table in a folder that is deleted with the pod; other folders cannot be checked here.
+    """Yield each written table or log in a folder that is deleted with the pod; other folders cannot be checked here.
 
     Args:
         spec: The spec; the fields are those of the target and of the table of bad records.
@@ -62,11 +62,13 @@ def fleeting_paths(spec: BackfillSpec, template: Mapping[str, Any], path: str, c
 
 
 def _written(spec: BackfillSpec) -> dict[str, str]:
-    """Return the path of each table that the job writes, by its field."""
+    """Return the path of each table that the job writes, and of its event log, by its field."""
     target, source = spec.target, spec.source
     paths = {f"spec.target.{target.member}.{field}": path for field, path in target.params.paths.items()}
     if isinstance(source.params, OffsetSourceParams) and source.params.quarantine_path is not None:
         paths[f"spec.source.{source.member}.quarantinePath"] = source.params.quarantine_path
+    if spec.spark.event_log is not None:
+        paths["spec.spark.eventLog.path"] = spec.spark.event_log.path
     return paths
 
 

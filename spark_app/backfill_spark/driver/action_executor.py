@@ -30,6 +30,7 @@ from backfill_core.protocol.strategy import JobWarning
 from backfill_core.protocol.work import Position, Result, Work, WorkKind
 from backfill_spark.crash_points import crash_point
 from backfill_spark.file_copies.job_copies import JobCopies
+from backfill_spark.jvm.event_log import refused_log_warnings
 from backfill_spark.jvm.gateway import activate, java_context
 from backfill_spark.jvm.java_process import java_died
 from backfill_spark.jvm.thread_priority import CopyPriority
@@ -71,6 +72,7 @@ class SparkActionExecutor:
         self._sealed: list[int] = []
         """Versions of our newest commits; foreign commits may lie between two of them."""
 
+        self._log_warnings = refused_log_warnings(job.spark.sparkContext.getConf().get)
         self._hooks_failed = False
         self._has_other_columns = False
         """True after a commit that changed the columns: the schemas that this attempt opened are outdated."""
@@ -83,10 +85,10 @@ class SparkActionExecutor:
 
     @property
     def warnings(self) -> tuple[JobWarning, ...]:
-        """Warnings about the way in which files are copied."""
+        """Warnings about the way in which files are copied, and about the event log."""
         refusal = self._job_copies.refusal
         message = f"the driver streams all files, because the store refuses to copy them: {refusal}"
-        return (JobWarning("CopiesStreamed", message),) if refusal else ()
+        return (*self._log_warnings, JobWarning("CopiesStreamed", message)) if refusal else self._log_warnings
 
     # ------------------------------------------------------------------ background work
     def start(self, work: Work, answer: Callable[[Event], None]) -> None:

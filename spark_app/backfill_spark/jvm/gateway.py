@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaPackage
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,6 +54,12 @@ PACKAGES = (
 def java(spark: SparkSession) -> Any:
     """Return Java's packages and classes by name."""
     return spark._jvm
+
+
+def start_java(conf: SparkConf) -> Any:
+    """Start the JVM of the next session if it does not run yet; return its packages and classes by name."""
+    SparkContext._ensure_initialized(conf=conf)
+    return SparkContext._jvm
 
 
 def java_session(spark: SparkSession) -> Any:

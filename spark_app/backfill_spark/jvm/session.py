@@ -21,6 +21,7 @@ from backfill_api.spec import session_conf as meaning
 from backfill_core.errors import AwayError, JavaMissingError
 from backfill_spark.jvm import class_archive
 from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.event_log import refused_log
 from backfill_spark.jvm.failures import Trouble, describe_error, trouble_of
 from backfill_spark.jvm.gateway import java_context, know_packages
 from backfill_spark.jvm.jars import OF_THE_CLONE, SHIPPED
@@ -39,6 +40,10 @@ POOLS_FILE = Path(__file__).with_name("pools.xml")
 LOG_FILE = Path(__file__).with_name("log4j2.properties")
 POD_LOG_FILE = Path(__file__).with_name("log4j2-pod.properties")
 """The same loggers, as JSON lines."""
+
+LOG_LEVEL = "spark.log.level"
+QUIET_LEVEL = "backfill.log.quiet"
+"""Java property: level of the loggers that are off by default."""
 
 CIPHERS_SOON = " ".join(
     f"-XX:CompileCommand={command}"
@@ -284,7 +289,7 @@ def _settings(
         "spark.scheduler.allocation.file": f"file:{POOLS_FILE}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
+        LOG_LEVEL: "ERROR",
     }
     if cluster:
         for name in LEFT_TO_THE_CLUSTER:
@@ -299,7 +304,12 @@ def _settings(
     for name, value in spec_conf.items():
         ours = settings.get(name) if name in LISTS else None
         settings[name] = f"{ours}{LISTS[name]}{value}" if ours else value
-    return settled({**settings, **conf})
+    settings = settled({**settings, **conf})
+    level = settings[LOG_LEVEL]
+    if cluster and level != "ERROR" and level.isalpha():
+        for name in ("spark.driver.extraJavaOptions", "spark.executor.defaultJavaOptions"):
+            settings[name] += f" -D{QUIET_LEVEL}={level}"
+    return settings
 
 
 def executors_there(spark: SparkSession) -> int:
@@ -352,6 +362,8 @@ def _start_context(settings: Mapping[str, str]) -> None:
         conf.set(name, value)
     with signals_stay_ours():
         try:
+            for name, value in refused_log(settings, conf).items():
+                conf.set(name, value)
             SparkContext.getOrCreate(conf)
         except PySparkRuntimeError as error:
             if error.getCondition() != "JAVA_GATEWAY_EXITED":

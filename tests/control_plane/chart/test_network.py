@@ -20,13 +20,14 @@ from backfill_operator.manifests.names import (
     CONTROL_PORT,
     DRIVER_PORT,
     EXECUTOR_KEY,
+    UI_PORT,
 )
 from backfill_operator.settings import OperatorSettings
 
 SETTINGS = OperatorSettings()
 LABEL = "spark.kubernetes.executor.label."
 PORTS = {
-    CONTROL_PORT, DRIVER_PORT, BLOCK_MANAGER_PORT, SETTINGS.health_port, SETTINGS.metrics_port, 1, 22, 80, 443, 4040, 7077, 7080, 8444,
+    CONTROL_PORT, DRIVER_PORT, BLOCK_MANAGER_PORT, SETTINGS.health_port, SETTINGS.metrics_port, 1, 22, 80, 443, UI_PORT, 7077, 7080, 8444,
     65_535,
 }  # fmt: skip
 """All ports of our pods, their adjacent ports, and some other ports."""
@@ -117,6 +118,13 @@ class TestWhoMayCallWhom:
 
         more = {("prometheus", "operator"): {SETTINGS.metrics_port}, ("prometheus", "driver"): {CONTROL_PORT}}
         assert calls(made) == WANTED | more
+
+    def test_spark_ui_from_adds_a_peer_of_the_ui_only(self):
+        """The UI has no login, so no other pod of a tenant reaches it, nor does the peer reach commands."""
+        peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+        made = rendered(networkPolicy={"sparkUiFrom": [peer]})
+
+        assert calls(made) == WANTED | {("prometheus", "driver"): {UI_PORT}}
 
     def test_operator_metrics_from_adds_a_peer_of_the_operator_only(self):
         """A scraper of the metrics of all jobs needs no driver."""

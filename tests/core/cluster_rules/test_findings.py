@@ -139,3 +139,26 @@ class TestAFlip:
         assert list(refused) == ["spec.switch.flip.type"]
         assert "runs an executable" in refused["spec.switch.flip.type"]
         assert not allowed
+
+
+class TestScratch:
+    """An administrator who allows no claims allows none by another field."""
+
+    def test_volume_of_a_type_that_is_not_allowed_is_found(self) -> None:
+        """A size alone limits the operator's own volume."""
+        only_secrets = Policy(limits=Limits(volumes=("secret",)))
+        of_class, claim = {"size": "1Gi", "storageClassName": "fast"}, {"claimName": "scratch"}
+
+        assert [finding.path for finding in findings(spec(scratch=of_class), only_secrets)] == [
+            "spec.scratch.storageClassName"
+        ]
+        [finding] = findings(spec(scratch=claim), only_secrets)
+        assert str(finding).startswith("spec.scratch.claimName: needs a volume of the type persistentVolumeClaim")
+        assert "limits.allowedVolumes" in finding.permission
+        assert findings(spec(scratch={"size": "1Gi"}), only_secrets) == ()
+        assert not found(scratch=of_class) | found(scratch=claim)
+
+    @pytest.mark.parametrize("path", ["events", "~/events", "/tmp/events"])
+    def test_event_log_that_no_one_can_read_later_is_found(self, path: str) -> None:
+        """A history server reads it after the pod is deleted."""
+        assert list(found(spark={"eventLog": {"path": path}})) == ["spec.spark.eventLog.path"]

@@ -324,6 +324,24 @@ REFUSED |= {
     for name in CONF_RESERVED
 }  # fmt: skip
 
+ACCEPTED |= {
+    f"temporary files with {', '.join(scratch)}": spec(scratch=scratch)
+    for scratch in ({"size": "20Gi"}, {"size": "1T", "storageClassName": "fast"}, {"claimName": "scratch"})
+} | {
+    "an event log, a level and a web UI": spec(
+        spark={"eventLog": {"path": "s3a://lake/events"}, "logLevel": "INFO", "ui": True}
+    )
+}
+REFUSED |= {
+    "a storage class without a size": Refused(spec(scratch={"storageClassName": "fast"}), "spec.scratch", "storageClassName needs size"),
+    "a claim with a size": Refused(spec(scratch={"claimName": "a", "size": "1Gi"}), "spec.scratch", "claimName is an existing claim: remove size and storageClassName"),
+} | {
+    f"an event log of {path}": Refused(
+        spec(spark={"eventLog": {"path": path}}), "spec.spark.eventLog", f"path has another tool's scheme for the store: write {scheme}://"
+    )
+    for path, scheme in FOREIGN.items()
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Change:

@@ -8,7 +8,7 @@ def queries(url):
 
 LIMITS = {
     "allowedImages": ["registry.example/team/*", "registry.example/other"], "allowedServiceAccounts": ["filler-*"],
-    "allowedHostPaths": ["/lake/"], "allowedPriorityClasses": ["low"],
+    "allowedHostPaths": ["/lake/"], "allowedPriorityClasses": ["low"], "allowedVolumes": ["persistentVolumeClaim", "projected"],
     "allowedQueryUrls": ["http://prometheus:9090", "http://metrics/team/*"],
 }  # fmt: skip
 """Values of the chart."""
@@ -21,6 +21,8 @@ ACCEPTED = {
     "any version of an image": {"spark": {"image": "registry.example/other@sha256:" + "0" * 64}},
     "an account that is allowed": {"driver": {"serviceAccountName": "filler-2"}},
     "a claim": {"driver": {"template": {"spec": {"volumes": [{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}]}}}},
+    "an existing claim for temporary files": {"scratch": {"claimName": "scratch"}},
+    "a size of temporary files": {"scratch": {"size": "20Gi"}},
     "a folder below an allowed one": {
         "executor": {"template": {"spec": {"volumes": [{"name": "lake", "hostPath": {"path": "/lake/orders"}}]}}}
     },
@@ -56,6 +58,7 @@ REFUSED = {
             {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]}}}},
         "allowedVolumes",
     ),
+    "a storage class for temporary files": ({"scratch": {"size": "20Gi", "storageClassName": "fast"}}, "allowedVolumes"),
     "a priority": ({"driver": {"template": {"spec": {"priorityClassName": "system-node-critical"}}}}, "allowedPriorityClasses"),
     "a node by its name": ({"executor": {"template": {"spec": {"nodeName": "control-plane"}}}}, "allowedPodFields"),
     "the node's network": ({"driver": {"template": {"spec": {"hostNetwork": True}}}}, "allowedPodFields"),

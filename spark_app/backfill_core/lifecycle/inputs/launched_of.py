@@ -40,9 +40,9 @@ def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
 
 
 def executors_of(spec: BackfillSpec) -> str:
-    """Return the hash of all fields from which executor pods are created: image, Spark settings, template, resources, the source's Secret."""
+    """Return the hash of all fields from which executor pods are created: `spark`, `executor`, `scratch`, the source's Secret."""
     part = spec.model_dump(
-        mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"spark", "executor"}
+        mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"spark", "executor", "scratch"}
     )
     return _hashed(part | {"secret": spec.source.params.secret})
 

@@ -39,6 +39,9 @@ COMMIT_STALLED: Final = "CommitStalled"
 STALLED: Final = (JAVA_SILENT, COMMIT_STALLED)
 """Codes of a driver's warnings, and reasons: the driver answers, but commits nothing."""
 
+ABOUT_CLAIMS: Final = ("persistentvolumeclaim", "storageclass")
+"""Lower-case parts of a scheduler's messages about volumes."""
+
 _KEPT = ("CaughtUp", "Verified")
 """Conditions that stay true when the attempt is over."""
 
@@ -76,7 +79,7 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     if edited := edit_pending(context):
         details[EDIT_PENDING] = Fact("True", EDIT_PENDING, edited)
     if (waits := executors_wait(context.pod)) and context.pod is not None and not context.pod.over:
-        details[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, waits)
+        details[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, with_scratch(context, waits))
     progress = context.progress
     warned = _warnings(progress)
     if EXECUTORS_MISSING in warned:
@@ -161,7 +164,7 @@ def _driver(context: Context) -> Fact:
     attempt = context.attempt
     if attempt is not None and attempt.ready_time is not None:
         return Fact("False", "DriverUnreachable", silent(context))
-    why = pod.waiting or pod.unscheduled
+    why = pod.waiting or with_scratch(context, pod.unscheduled)
     return Fact("False", "Launching", f"{why}: {pod.waiting_message}" if pod.waiting and pod.waiting_message else why)
 
 
@@ -189,6 +192,21 @@ def executors_wait(pod: DriverPod | None) -> str:
         return ""
     executors = pod.executors
     return "executors wait: " + ": ".join(part for part in (executors.waiting, executors.message) if part)
+
+
+def with_scratch(context: Context, message: str) -> str:
+    """Return a scheduler's message about a claim with the storage class of the spec; other messages are unchanged.
+
+    The scheduler names a missing claim, but not always the class that does not exist.
+    """
+    spec = context.observation.spec
+    if isinstance(spec, SpecRefused) or spec.scratch.storage_class_name is None:
+        return message
+    if not any(part in message.lower() for part in ABOUT_CLAIMS):
+        return message
+    name = spec.scratch.storage_class_name[:PATH_CHARACTERS_MAX]
+    hint = f"spec.scratch.storageClassName {name!r} must exist and provide volumes of {spec.scratch.size}"
+    return f"{message}; {hint}; find the reason with kubectl describe pvc"
 
 
 def missing(context: Context) -> Fact:

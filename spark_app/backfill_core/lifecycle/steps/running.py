@@ -293,10 +293,12 @@ def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Con
     if attempt.stop is not None:
         conditions = _stopping(context, pod, attempt.stop)
     elif attempt.kind == "Plan":
-        conditions = planning(context, _why_waiting(pod))
+        conditions = planning(context, condition_details.with_scratch(context, _why_waiting(pod)))
     elif attempt.ready_time is None:
         message = _why_waiting(pod) or executors_wait(pod) or _unscheduled_for_long(context, attempt, pod)
-        conditions = ConditionSet.reconciling("Launching", "Launching", message)
+        conditions = ConditionSet.reconciling(
+            "Launching", "Launching", condition_details.with_scratch(context, message)
+        )
     else:
         conditions = _started(context, pod, control)
     if context.policy.refused:

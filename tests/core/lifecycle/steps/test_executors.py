@@ -233,7 +233,7 @@ class TestAnEditOfWhatTheyAreMadeOf:
 
 
 class TestWhatExecutorsAreMadeOf:
-    """The executor hash covers image, Spark settings, template, resources and number, and the Secret of the source."""
+    """The executor hash covers image, Spark settings, template, resources, number and scratch, and the Secret of the source."""
 
     @pytest.mark.parametrize(
         "edit",
@@ -244,6 +244,7 @@ class TestWhatExecutorsAreMadeOf:
             {"executor": {"instances": 2}},
             {"executor": {"resources": {"limits": {"memory": "4Gi"}}}},
             {"executor": {"template": {"spec": {"nodeSelector": {"disk": "fast"}}}}},
+            {"scratch": {"size": "1Gi"}},
         ],
     )
     def test_the_executor_hash_changes_with_each_executor_field(self, edit: dict[str, Any]) -> None:

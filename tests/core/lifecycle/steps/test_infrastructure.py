@@ -20,7 +20,7 @@ from support.operators.observations import (
 
 from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.actions import DeletePod
-from backfill_core.lifecycle.observation import DriverPod, Observation
+from backfill_core.lifecycle.observation import DriverPod, Observation, WaitingExecutors
 
 RUNNING = STATUSES["running"]
 MINUTE_MS = 60_000
@@ -160,6 +160,26 @@ class TestAPodThatCannotStart:
         assert (late.status.phase, reason(late.status), late.status.failures) == ("Launching", "Launching", 0)
         assert state.get("unscheduled", "no scheduler") in message(starting, "Ready", minutes=600)
         assert not any(isinstance(action, DeletePod) for action in late.actions)
+
+    def test_a_claim_that_is_not_bound_is_shown_with_the_storage_class_of_the_spec(self) -> None:
+        """The scheduler does not name a class that does not exist."""
+        unbound = "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims"
+        scratch = spec(scratch={"size": "20Gi", "storageClassName": "fastt"})
+        expected = f"{unbound}; spec.scratch.storageClassName 'fastt' must exist and provide volumes of 20Gi"
+
+        for type_ in ("Ready", "DriverReady"):
+            starting = observed(status=STATUSES["starting"], pods=(pod(unscheduled=unbound),), spec=scratch)
+            assert message(starting, type_).startswith(expected)
+        executors = running(executors=WaitingExecutors(message=unbound))
+        working = observed(status=STATUSES["running"], pods=(executors,), report=report(), spec=scratch)
+        assert message(working, "ExecutorsWaiting").startswith(f"executors wait: {expected}")
+
+    def test_a_message_about_nodes_does_not_name_the_storage_class(self) -> None:
+        """The class exists."""
+        full = pod(unscheduled="0/3 nodes are available: 3 Insufficient memory")
+        scratch = spec(scratch={"size": "20Gi", "storageClassName": "fast"})
+
+        assert message(observed(status=STATUSES["starting"], pods=(full,), spec=scratch), "Ready") == full.unscheduled
 
     def test_the_start_timeout_counts_from_the_scheduling(self) -> None:
         """A pod that waited an hour for its node still gets its full start time."""
