@@ -76,6 +76,20 @@ class TestADriverInAPod:
         assert "Complete" in [line.get("outcome") for line in lines_of(done)]
 
     @pytest.mark.spark
+    @pytest.mark.rest
+    def test_lower_log_level_adds_json_lines_of_loggers_that_are_off_by_default(self, spark, driver, tmp_path):
+        """`spec.spark.logLevel`: Spark reports lost tasks by a logger that is off, because a pause cancels tasks."""
+        make_orders(spark, str(tmp_path / "s"), 100, files=1)
+        conf = {"conf": {"spark.log.level": "INFO"}}
+        file = write_yaml(tmp_path / "job.yaml", str(tmp_path / "s"), str(tmp_path / "t"), spark=conf)
+
+        done = driver(file)
+
+        assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+        loggers = {line["logger"] for line in lines_of(done) if line.get("level") == "INFO" and "logger" in line}
+        assert "org.apache.spark.scheduler.TaskSetManager" in loggers
+
+    @pytest.mark.spark
     def test_line_of_log4j_is_json(self, driver, tmp_path):
         """Spark logs why its context does not start, over many lines."""
         file = write_yaml(tmp_path / "job.yaml", str(tmp_path / "s"), str(tmp_path / "t"))
