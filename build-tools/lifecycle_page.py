@@ -213,8 +213,16 @@ new attempt starts with the current controls.
 | `backfill.dev/verify-requested: <any new value>` | one receipt |
 | `backfill.dev/restart-requested: <any new value>` | the attempt ends at a barrier, the next one resumes; a failed Backfill resumes too |
 | `backfill.dev/refresh-requested: <any new value>` | a complete Backfill runs again from its last position; `status.refresh` has start, end and reason. During a run the refresh follows its end. `spec.refresh.schedule` starts the same at its times, and `status.refreshTimes` has the next and the last one |
+| `backfill.dev/switch-requested: <any new value>` | one [switch-over](switch.md#on-a-cluster), once the target has caught up; `status.switch` has its state. Undo and end: `switch-undo-requested`, `switch-complete-requested` |
+| `backfill.dev/repair-requested: <any new value>` | one [repair](repair.md#on-a-cluster); `status.repair` has its result |
 | `backfill.dev/changed-by: '{"by":"anna","note":"incident 4711","time":"…"}'` | commands that the same request causes carry author and reason in `status.control.acks`; each new text counts once |
 | `backfill.dev/watched-until: <time>` | progress is written every two seconds until then, at most a minute ahead |
+
+## Procedures
+
+A switch-over, its undo, its end and a repair are procedures. The job's driver stops at a barrier (`Switching`, `Repairing`), and an attempt of its own performs
+the procedure (`status.attempt.procedure`). If it dies, the next attempt continues it. A refused procedure is no failure: an ordinary attempt follows
+([ADR 0047](adr/0047-procedures-as-attempts.md)).
 
 ## Plan and approval
 

@@ -34,3 +34,8 @@ MODE: Final = "BACKFILL_MODE"
 
 TERMINATION_LOG: Final = "BACKFILL_TERMINATION_LOG"
 """File for the `Ending`, which the kubelet takes into the pod's status."""
+
+PROCEDURE_MODES: Final = {
+    "Switch": "switch", "UndoSwitch": "undo-switch", "CompleteSwitch": "complete-switch", "Repair": "repair",
+}  # fmt: skip
+"""`BACKFILL_MODE` of a driver that performs a procedure instead of running the job."""

@@ -32,6 +32,18 @@ RESTART_ANNOTATION: Final = f"{GROUP}/restart-requested"
 REFRESH_ANNOTATION: Final = f"{GROUP}/refresh-requested"
 """Any text; each new one runs a complete job again, from the position that its target holds."""
 
+SWITCH_ANNOTATION: Final = f"{GROUP}/switch-requested"
+"""Any text; each new one is one switch-over, as soon as the target has caught up."""
+
+UNDO_SWITCH_ANNOTATION: Final = f"{GROUP}/switch-undo-requested"
+"""Any text; each new one undoes the switch-over."""
+
+COMPLETE_SWITCH_ANNOTATION: Final = f"{GROUP}/switch-complete-requested"
+"""Any text; each new one completes the switch-over, so that there is no undo."""
+
+REPAIR_ANNOTATION: Final = f"{GROUP}/repair-requested"
+"""Any text; each new one is one repair of the target."""
+
 CHANGED_BY_ANNOTATION: Final = f"{GROUP}/changed-by"
 """JSON of a `ChangeClaim`: who changes the Backfill, and why. It is set in the request that changes the spec or the override.
 

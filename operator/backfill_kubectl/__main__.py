@@ -22,6 +22,7 @@ from backfill_kubectl.commands.listing import get, list_jobs
 from backfill_kubectl.commands.logs import events, logs
 from backfill_kubectl.commands.options import PROGRAM, PluginGroup
 from backfill_kubectl.commands.page.ui import ui
+from backfill_kubectl.commands.procedures import repair, switch
 from backfill_kubectl.commands.report import report
 from backfill_kubectl.commands.shown import grid, plan, receipt
 from backfill_kubectl.commands.usage_examples import epilog_of
@@ -34,7 +35,7 @@ def cli(debug: bool) -> None:
 
 
 for command in (
-    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, refresh, verify, plan, receipt, grid, history, logs, events, lint_files, doctor, report, version,
+    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, refresh, switch, repair, verify, plan, receipt, grid, history, logs, events, lint_files, doctor, report, version,
     ui, completion,
 ):  # fmt: skip
     cli.add_command(command)

@@ -29,6 +29,7 @@ from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.lines import POD_EVERY_S, Lines, clock, json_line, progress_document
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.procedures.perform import KINDS, perform
 from backfill_spark.settings import DriverSettings, InvalidSettingError, in_a_pod
 
 _log = logging.getLogger("backfill_spark")
@@ -49,6 +50,8 @@ def main() -> int:
     try:
         settings = DriverSettings.from_environ()
         backfill = load_backfill(_text(file))
+        if settings.mode in KINDS:
+            return _perform(backfill, settings)
         return _plan(backfill, settings) if settings.mode == "plan" else _run(backfill, settings)
     except SpecError as error:
         return _refuse(InvalidSpecError(str(error)), settings)
@@ -108,6 +111,23 @@ def _plan(backfill: BackfillResource, settings: DriverSettings) -> int:
     print(ending.model_dump_json(by_alias=True, exclude_none=True), flush=True)
     termination_message.leave(settings, ending)
     return EXIT_COMPLETE
+
+
+def _perform(backfill: BackfillResource, settings: DriverSettings) -> int:
+    stop = StopSignal()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.ask(force=False))
+    began_s = time.monotonic()
+
+    def starting(step: str) -> None:
+        _print(progress_document(backfill.job_id, Progress(reason=step), time.monotonic() - began_s, grid=False))
+
+    done = perform(backfill, settings=settings, stop=stop, starting=starting)
+    ending = done.ending
+    receipt = None if ending.receipt is None else ending.receipt.model_dump(mode="json", by_alias=True)
+    _say_end(ending.outcome, ending.reason, ending.message, ending.hint, receipt)
+    termination_message.leave(settings, ending)
+    return done.exit_code
 
 
 def _refuse(error: BackfillError, settings: DriverSettings | None) -> int:

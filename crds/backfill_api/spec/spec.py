@@ -26,6 +26,7 @@ from backfill_api.spec.switch import SwitchSpec
 from backfill_api.spec.targets import Target
 from backfill_api.status.status import BackfillStatus
 
+UNFOLLOWED = "switches over a job that follows its source: set after: Follow"
 UNTIL_ALONE = "is the end of a limit, and the spec has none"
 
 
@@ -93,6 +94,10 @@ class BackfillSpec(Model):
         (
             "!has(self.throttle) || !has(self.throttle.until) || has(self.throttle.rowsPerSecond) || has(self.throttle.bytesPerSecond)",
             f"throttle.until {UNTIL_ALONE}",
+        ),
+        (
+            "!has(self.switch) || !has(self.switch.when) || self.switch.when != 'WhenVerified' || self.after == 'Follow'",
+            f"switch.when: WhenVerified {UNFOLLOWED}",
         ),
         *combinations.rules(),
         *refresh_rules(),
@@ -220,6 +225,13 @@ class BackfillSpec(Model):
         if self.refresh is not None:
             ttl = self.ttl_seconds_after_finished
             check_refresh(self.refresh, self.strategy, after=self.after, ttl_seconds=ttl)
+        return self
+
+    @model_validator(mode="after")
+    def _follows_before_a_switch(self) -> Self:
+        if self.switch.when == "WhenVerified" and self.after != "Follow":
+            hint = "set after: Follow, or switch.when: Manual"
+            raise refused("switch.when", "switches over a job that follows its source", hint=hint, value="WhenVerified")
         return self
 
     @model_validator(mode="after")

@@ -58,6 +58,10 @@ class FlipSpec(Model):
 class SwitchSpec(Model):
     """Switch-over of readers and writers from the source to the target: `backfill switch`."""
 
+    when: Literal["Manual", "WhenVerified"] = "Manual"
+    """On a cluster. `Manual`: after the annotation `backfill.dev/switch-requested`. `WhenVerified`: once the target has caught up and
+    the newest receipt is equal; after an undo never again."""
+
     flip: FlipSpec = FlipSpec()
     """Change of the name under which readers and writers find the table."""
 

@@ -9,6 +9,7 @@ from pydantic_core import from_json
 
 from backfill_api.model import Model, known
 from backfill_api.status.plan import Plan
+from backfill_api.status.procedure import ProcedureEnd
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.receipt import ReceiptSummary
 
@@ -44,6 +45,9 @@ class Ending(Model):
 
     plan: Plan | None = None
     """The plan, of an attempt that only made one."""
+
+    procedure: ProcedureEnd | None = None
+    """The end of a procedure, of an attempt that performed one."""
 
     token: Annotated[str, Field(max_length=128)] = ""
     """The attempt's token, which is of no use any more: only its driver knew it. Empty: an earlier driver, or none of an operator."""

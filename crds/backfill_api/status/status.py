@@ -13,13 +13,14 @@ from backfill_api.spec.override import Override, ThrottleSpec
 from backfill_api.status.conditions import Condition, Phase
 from backfill_api.status.losses import Losses, PodLoss
 from backfill_api.status.plan import Plan, PlanWarning
+from backfill_api.status.procedure import ProcedureKind, RepairRun, SwitchRun
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_api.wire import Command, CommandType
 
 __all__ = [
     "Acknowledgement", "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning", "PodLoss",
-    "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "RefreshRun", "RefreshTimes", "StopRequest",
+    "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "RefreshRun", "RefreshTimes", "RepairRun", "StopRequest", "SwitchRun",
 ]  # fmt: skip
 
 HISTORY_MAX = 5
@@ -35,6 +36,8 @@ StopReason = Literal[
     "Suspended",
     "Deleted",
     "Restarted",
+    "Switching",
+    "Repairing",
     "DeadlineExceeded",
     "SpecChanged",
     "StartupTimeout",
@@ -65,6 +68,9 @@ class Attempt(Model):
 
     kind: AttemptKind = "Run"
     """`Plan`: it only makes a plan, because `approval` is Manual."""
+
+    procedure: ProcedureKind | None = None
+    """The procedure that it performs; absent: it runs the job."""
 
     state: Literal["Planned", "Created", "Ended"]
     """`Planned`: its pod may exist. `Created`: its pod existed. `Ended`: it is in the history."""
@@ -204,6 +210,18 @@ class Control(Model):
     refresh_token: Token = ""
     """Last value of the annotation `backfill.dev/refresh-requested` that caused a refresh."""
 
+    switch_token: Token = ""
+    """Last value of the annotation `backfill.dev/switch-requested` that was answered."""
+
+    switch_undo_token: Token = ""
+    """Last value of the annotation `backfill.dev/switch-undo-requested` that was answered."""
+
+    switch_complete_token: Token = ""
+    """Last value of the annotation `backfill.dev/switch-complete-requested` that was answered."""
+
+    repair_token: Token = ""
+    """Last value of the annotation `backfill.dev/repair-requested` that was answered."""
+
 
 class RefreshRun(Model):
     """The newest run of a complete job; `progress.refresh` has the position at which it began."""
@@ -327,6 +345,12 @@ class BackfillStatus(Model):
 
     refresh_times: RefreshTimes | None = None
     """Times of `spec.refresh.schedule`; absent: it has no schedule, or the job has not ended yet."""
+
+    switch: SwitchRun | None = None
+    """The newest switch-over, undo or end of one; absent: none was requested."""
+
+    repair: RepairRun | None = None
+    """The newest repair; absent: none was requested."""
 
     history: Annotated[tuple[PastAttempt, ...], Field(max_length=HISTORY_MAX)] = ()
     """The last attempts that ended, oldest first."""

@@ -20,7 +20,7 @@ from backfill_kubectl.decisions.acknowledgement import (
     acknowledgement,
     controls_of,
 )
-from backfill_kubectl.decisions.changes import Approve, Change, Retry, RunAgain, TakeReceipt
+from backfill_kubectl.decisions.changes import Approve, Change, RepairTarget, Retry, RunAgain, SwitchOver, TakeReceipt
 from backfill_kubectl.decisions.refusals import refusal
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
 from backfill_kubectl.decisions.writes import How, Write, decide_write
@@ -58,7 +58,7 @@ def write_change(
         if (error := refusal(before, change)) is not None:
             raise error
         write = decide_write(before, change, how=how, claim=claim)
-        if not isinstance(change, Approve | Retry | RunAgain | TakeReceipt):
+        if not isinstance(change, Approve | Retry | RunAgain | TakeReceipt | SwitchOver | RepairTarget):
             _check(read_stored(merged(raw, write.patch)))
         try:
             after = api.patch(BACKFILLS, namespace, name, write.patch)

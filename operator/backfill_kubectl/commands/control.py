@@ -80,7 +80,9 @@ def change_options(
     return decorate
 
 
-def _apply(session: Session, name: str, change: Change, *, how: How | None = None, **options: Any) -> StoredBackfill:
+def request_change(
+    session: Session, name: str, change: Change, *, how: How | None = None, **options: Any
+) -> StoredBackfill:
     """Write a change, wait for its acknowledgement, and print what holds now. Return the object at the end."""
     api, namespace, found = session.find(name)
     claim = claim_of(options["by"], options["note"])
@@ -160,7 +162,7 @@ def pause(
     if all_jobs:
         switch_all(session, enabled=True, operator_namespace=operator_namespace, name=name, **options)
         return
-    _apply(session, _named(name), Pause("All" if with_changes else "History"), **options)
+    request_change(session, _named(name), Pause("All" if with_changes else "History"), **options)
 
 
 @click.command()
@@ -171,7 +173,7 @@ def resume(session: Session, name: str | None, all_jobs: bool, operator_namespac
     if all_jobs:
         switch_all(session, enabled=False, operator_namespace=operator_namespace, name=name, **options)
         return
-    _apply(session, _named(name), Resume(), **options)
+    request_change(session, _named(name), Resume(), **options)
 
 
 def _named(name: str | None) -> str:
@@ -203,7 +205,7 @@ def throttle(
         raise click.UsageError(f"{error}.") from error
     if until is not None and (rows, size) == (None, None):
         raise click.UsageError("no limit has no end: leave --for and --until out.")
-    _apply(session, name, Throttle(rows, size, until), **options)
+    request_change(session, name, Throttle(rows, size, until), **options)
 
 
 def _end(duration: str | None, end: str | None) -> str | None:
@@ -226,42 +228,42 @@ def _end(duration: str | None, end: str | None) -> str | None:
 @change_options(DRAIN_WAIT_S, placed=True)
 def suspend(session: Session, name: str, **options: Any) -> None:
     """End the attempt at a barrier and delete its pods; the Backfill stays."""
-    _apply(session, name, Suspend(), **options)
+    request_change(session, name, Suspend(), **options)
 
 
 @click.command()
 @change_options(WAIT_S, placed=True)
 def unsuspend(session: Session, name: str, **options: Any) -> None:
     """Undo a suspension; the next attempt resumes from the last commit."""
-    _apply(session, name, Unsuspend(), **options)
+    request_change(session, name, Unsuspend(), **options)
 
 
 @click.command()
 @change_options(WAIT_S, placed=False)
 def approve(session: Session, name: str, **options: Any) -> None:
     """Approve the plan of a Backfill with approval: Manual, and no later plan."""
-    _apply(session, name, Approve(), **options)
+    request_change(session, name, Approve(), **options)
 
 
 @click.command()
 @change_options(DRAIN_WAIT_S, placed=False)
 def retry(session: Session, name: str, **options: Any) -> None:
     """End the attempt at a barrier and start the next one; a failed job starts again."""
-    _apply(session, name, Retry(), **options)
+    request_change(session, name, Retry(), **options)
 
 
 @click.command()
 @change_options(WAIT_S, placed=False)
 def refresh(session: Session, name: str, **options: Any) -> None:
     """Run a complete job again, with only the later changes of its source."""
-    _apply(session, name, RunAgain(), **options)
+    request_change(session, name, RunAgain(), **options)
 
 
 @click.command()
 @change_options(RECEIPT_WAIT_S, placed=False)
 def verify(session: Session, name: str, **options: Any) -> None:
     """Compare source and target now; exit code 48 if they differ."""
-    shown = _apply(session, name, TakeReceipt(), **options)
+    shown = request_change(session, name, TakeReceipt(), **options)
     receipt = shown.status.receipt
     if options["wait_s"] and receipt is not None and not receipt.equal:
         raise VerificationFailedError(

@@ -19,6 +19,8 @@ EXAMPLES: Final = {
     "approve": ("kubectl backfill approve orders", "kubectl backfill approve orders --note 'read by anna'"),
     "retry": ("kubectl backfill retry orders", "kubectl backfill retry orders --timeout 600"),
     "refresh": ("kubectl backfill refresh orders", "kubectl backfill refresh orders --timeout 0"),
+    "switch": ("kubectl backfill switch orders", "kubectl backfill switch orders --undo"),
+    "repair": ("kubectl backfill repair orders", "kubectl backfill repair orders --timeout 0"),
     "verify": ("kubectl backfill verify orders", "kubectl backfill verify orders -o json"),
     "ui": ("kubectl backfill ui -n shop", "kubectl backfill ui -A --port 8080"),
     "plan": ("kubectl backfill plan orders", "kubectl backfill plan orders -o json"),

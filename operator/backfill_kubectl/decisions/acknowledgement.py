@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -16,18 +15,28 @@ from backfill_core.lifecycle.inputs.all_jobs import describe_pause
 from backfill_core.lifecycle.inputs.desired import Desired, desired_of
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_kubectl.decisions.changes import (
+    Acknowledgement,
     Approve,
     Change,
+    InForce,
     Pause,
+    Recorded,
+    Rejected,
+    RepairTarget,
     Resume,
     Retry,
     RunAgain,
     Suspend,
+    SwitchOver,
     TakeReceipt,
     Throttle,
     Unsuspend,
+    Waiting,
 )
+from backfill_kubectl.decisions.procedures import procedure_answer
 from backfill_kubectl.decisions.stored import StoredBackfill
+
+__all__ = ["Acknowledgement", "InForce", "Recorded", "Rejected", "Waiting", "acknowledgement"]
 
 PENDING: Final = "AcknowledgementPending"
 _COMMANDS: Final = {
@@ -39,42 +48,6 @@ _COMMANDS: Final = {
 """Types of pending commands that a change must wait for."""
 
 COMMAND_OF: Final[dict[type[Any], CommandType]] = {Pause: "Pause", Resume: "Resume", Throttle: "Throttle"}
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The change is not in force yet."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class InForce:
-    """The change is in force."""
-
-    state: str
-    """The state that holds now."""
-
-    proof: str = ""
-    """The acknowledgement, such as `epoch 14`; empty if no driver had to confirm."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """No driver runs that could confirm the change; the next one starts with it."""
-
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """The operator or the driver refuses the change."""
-
-    why: str
-    hint: str
-
-
-Acknowledgement = Waiting | InForce | Recorded | Rejected
 
 
 def controls_of(backfill: StoredBackfill, now_ms: int) -> Desired:
@@ -113,6 +86,10 @@ def acknowledgement(
             return _refresh(token, now)
         case TakeReceipt():
             return _receipt(token, now)
+        case SwitchOver() | RepairTarget():
+            return procedure_answer(
+                change, token, now, silence=likely_silence(now, "it begins once the driver of the job runs")
+            )
         case Approve():
             return _approved(written, now)
         case _:

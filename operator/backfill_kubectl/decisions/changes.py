@@ -1,4 +1,4 @@
-"""Changes that a command requests of a Backfill."""
+"""Changes that a command requests of a Backfill, and the answers of operator and driver."""
 
 from __future__ import annotations
 
@@ -58,7 +58,58 @@ class TakeReceipt:
     """Source and target are compared once."""
 
 
+@dataclass(frozen=True, slots=True)
+class SwitchOver:
+    """Readers and writers use the target; or the source again, or the switch-over is completed."""
+
+    goal: Literal["Switch", "Undo", "Complete"] = "Switch"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairTarget:
+    """The rows and files of the target that differ from the source are replaced."""
+
+
 Control = Pause | Resume | Throttle | Suspend | Unsuspend
 """Changes that the spec or an override can hold."""
 
-Change = Control | Approve | Retry | RunAgain | TakeReceipt
+Procedure = SwitchOver | RepairTarget
+"""Changes that an attempt of their own performs."""
+
+Change = Control | Approve | Retry | RunAgain | TakeReceipt | Procedure
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The change is not in force yet."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The change is in force."""
+
+    state: str
+    """The state that holds now."""
+
+    proof: str = ""
+    """The acknowledgement, such as `epoch 14`; empty if no driver had to confirm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """No driver runs that could confirm the change; the next one starts with it."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The operator or the driver refuses the change."""
+
+    why: str
+    hint: str
+
+
+Acknowledgement = Waiting | InForce | Recorded | Rejected

@@ -8,7 +8,7 @@ from typing import Final
 from backfill_api.names import KIND, PLURAL, SHORT_NAMES, SINGULAR
 from backfill_core.command_errors import CommandRefusedError, NotRunningError
 from backfill_core.errors import BackfillError
-from backfill_kubectl.decisions.changes import Approve, Change, Retry, RunAgain, TakeReceipt
+from backfill_kubectl.decisions.changes import Approve, Change, RepairTarget, Retry, RunAgain, SwitchOver, TakeReceipt
 from backfill_kubectl.decisions.stored import StoredBackfill
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -38,6 +38,8 @@ def refusal(backfill: StoredBackfill, change: Change) -> BackfillError | None:
     phase = backfill.status.phase
     if backfill.deleting:
         return NotRunningError(f"{backfill.key} is being deleted.")
+    if isinstance(change, SwitchOver | RepairTarget):
+        return None  # the operator answers it in every phase
     if phase == "Succeeded" and not isinstance(change, RunAgain):
         hint = (
             "Compare with `backfill verify -f FILE`."

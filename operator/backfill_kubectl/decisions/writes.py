@@ -12,11 +12,15 @@ from typing import Any, Final, Literal
 
 from backfill_api.names import (
     CHANGED_BY_ANNOTATION,
+    COMPLETE_SWITCH_ANNOTATION,
     OVERRIDE_ANNOTATION,
     REFRESH_ANNOTATION,
+    REPAIR_ANNOTATION,
     RESTART_ANNOTATION,
     STATE_ANNOTATION,
     SUSPEND_ANNOTATION,
+    SWITCH_ANNOTATION,
+    UNDO_SWITCH_ANNOTATION,
     VERIFY_ANNOTATION,
 )
 from backfill_api.spec.change_claim import ChangeClaim
@@ -25,10 +29,12 @@ from backfill_kubectl.decisions.changes import (
     Change,
     Control,
     Pause,
+    RepairTarget,
     Resume,
     Retry,
     RunAgain,
     Suspend,
+    SwitchOver,
     TakeReceipt,
     Throttle,
     Unsuspend,
@@ -43,6 +49,11 @@ Place = Literal["spec", "override", "annotation"]
 PAUSE_FIELDS: Final = ("desiredState", "pause")
 PLAIN: Final[Mapping[str, str]] = {"desiredState": STATE_ANNOTATION, "suspend": SUSPEND_ANNOTATION}
 """Annotations that take precedence over the override annotation, by the field that they set."""
+
+
+SWITCH_ANNOTATIONS: Final = {
+    "Switch": SWITCH_ANNOTATION, "Undo": UNDO_SWITCH_ANNOTATION, "Complete": COMPLETE_SWITCH_ANNOTATION,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +99,10 @@ def decide_write(backfill: StoredBackfill, change: Change, *, how: How | None, c
             place, annotations[REFRESH_ANNOTATION] = "annotation", claim.time
         case TakeReceipt():
             place, annotations[VERIFY_ANNOTATION] = "annotation", claim.time
+        case SwitchOver():
+            place, annotations[SWITCH_ANNOTATIONS[change.goal]] = "annotation", claim.time
+        case RepairTarget():
+            place, annotations[REPAIR_ANNOTATION] = "annotation", claim.time
         case Approve():
             plan = backfill.status.plan_of
             place, spec = "spec", {"approved": True} if plan is None else {"approvedPlan": plan}

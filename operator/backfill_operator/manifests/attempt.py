@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.procedure import ProcedureKind
 from backfill_api.status.status import AttemptKind
 from backfill_core.cluster_rules.limits import Limits, Policy
 
@@ -68,6 +69,9 @@ class Launch:
 
     refresh: bool = False
     """True if the driver continues a job that has ended."""
+
+    procedure: ProcedureKind | None = None
+    """The procedure that the driver performs instead of running the job."""
 
     @property
     def image(self) -> str:

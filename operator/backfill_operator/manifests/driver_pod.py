@@ -257,6 +257,8 @@ def _environment(launch: Launch) -> dict[str, str]:
         made[env.SOURCE_SECRET_DIR] = SOURCE_SECRET_DIR
     if launch.kind == "Plan":
         return made | {env.MODE: "plan"}
+    if launch.procedure is not None:
+        return made | {env.MODE: env.PROCEDURE_MODES[launch.procedure]}
     return made | ({env.MODE: "refresh"} if launch.refresh else {})
 
 

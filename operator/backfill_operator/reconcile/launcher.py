@@ -80,6 +80,7 @@ def manifests_of(installation: Installation) -> Manifests:
             bytes_per_second=action.bytes_per_second,
             until=action.until,
             refresh=action.refresh,
+            procedure=action.procedure,
         )
         identity = Identity(credentials.certificate, credentials.key, credentials.token, credentials.rpc_secret)
         made = config_map(launch), secret(launch, identity), service(launch), driver_pod(launch)

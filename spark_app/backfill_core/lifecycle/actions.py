@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from backfill_api.status.procedure import ProcedureKind
 from backfill_api.status.status import AttemptKind, BackfillStatus
 from backfill_api.wire import CommandRequest
 
@@ -52,6 +53,9 @@ class LaunchDriver:
 
     refresh: bool = False
     """True if the driver continues a job that has ended."""
+
+    procedure: ProcedureKind | None = None
+    """The procedure that the driver performs instead of running the job."""
 
     token_hashes: tuple[str, ...] = ()
     """Hashes of tokens that its Secret may contain; a Secret with another token is not the attempt's. Empty if not on record."""

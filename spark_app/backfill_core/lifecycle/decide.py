@@ -37,6 +37,7 @@ from backfill_core.lifecycle.status.condition_details import (
 )
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact, conditions_of
 from backfill_core.lifecycle.status.losses import lost_executors_event
+from backfill_core.lifecycle.status.procedure_events import procedure_events
 from backfill_core.lifecycle.status.size import bounded
 from backfill_core.lifecycle.status.write_policy import lease_of
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
@@ -107,6 +108,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
             *_events(context, conditions, status.attempt),
             *skipped_event(observation.status, status),
             *lost_executors_event(observation.status, status),
+            *procedure_events(observation.status, status),
             *_ended_sidecars(result.actions, lingering),
         ),
     )

@@ -320,6 +320,7 @@ class _Repair:
             rows=DifferenceCounts() if found is None else found.counts,
             files_copied=len(step.copies),
             bytes_copied=sum(copy.file.bytes for copy in step.copies),
+            finished=self._state.finished,
             files_removed=len(step.removals) + (0 if found is None else len(found.rewritten)),
         )
 

@@ -67,6 +67,7 @@ def switch_over(
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
     starting: Callable[[str], None] = lambda _: None,
+    ended: Callable[[End], None] = lambda _: None,
 ) -> SwitchResult:
     """Switch readers and writers over to the target, undo that, or complete it.
 
@@ -79,6 +80,7 @@ def switch_over(
         spark: A session to use; by default, a session is opened and closed again.
         stop: A requested stop ends a switch-over before the flip.
         starting: Called before each step.
+        ended: Called with the end, also before an error about it is raised.
 
     Raises:
         InvalidSpecError: no switch-over is possible with this spec.
@@ -102,7 +104,7 @@ def switch_over(
         machine = begin(goal, mark, fenced=fenced, timeout_s=options.timeout_s)
         follower = Follower(tables.context.spark, backfill, settings, stop_other)
         run = _Run(tables, options, stop, mark, follower, Comparisons(tables.context, stop.check))
-        return run.to_end(goal, machine, starting)
+        return run.to_end(goal, machine, starting, ended)
 
 
 def _check_equal(receipt: TableReceipt) -> None:
@@ -143,13 +145,17 @@ class _Run:
     errors: list[Exception] = field(default_factory=list)
     pause: threading.Event = field(default_factory=threading.Event)
 
-    def to_end(self, goal: Goal, machine: SwitchOver, starting: Callable[[str], None]) -> SwitchResult:
+    def to_end(
+        self, goal: Goal, machine: SwitchOver, starting: Callable[[str], None], ended: Callable[[End], None]
+    ) -> SwitchResult:
         """Perform steps until an end; raise the error of an end that is not the goal."""
         if machine.at is Step.CHECK:
             with self.comparisons, self.follower:
                 machine = self._steps(machine, starting)
         else:
             machine = self._steps(machine, starting)
+        if isinstance(machine.at, End):
+            ended(machine.at)
         error = error_of(goal, machine, self.mark, self.errors[0] if self.errors else None)
         if error is not None:
             raise error

@@ -13,7 +13,7 @@ from backfill_api.status.status import AttemptKind
 READ_BY_THE_OPERATOR: Final = frozenset({
     "throttle", "pause", "desired_state", "suspend", "approval", "approved", "approved_plan", "backoff_limit", "backoff",
     "active_deadline_seconds", "startup_timeout_seconds", "ttl_seconds_after_finished", "deletion_policy",
-    "drain_timeout_seconds", "retain_driver", "priority", "depends_on", "refresh",
+    "drain_timeout_seconds", "retain_driver", "priority", "depends_on", "refresh", "switch",
 })  # fmt: skip
 """Fields that the operator reads at each decision: an edit of them takes effect without another pod."""
 
@@ -23,8 +23,8 @@ READ_BY_A_PLAN: Final = frozenset({"throttle"})
 IN_THE_POD_TOO: Final = frozenset({"drain_timeout_seconds"})
 """Those of them that a pod contains as well: the drain of a node uses the pod's value."""
 
-MANUAL: Final = {"rows_per_second", "bytes_per_second", "until"}
-"""Fields of `throttle` that the operator sends as commands; a driver reads `throttle.auto` at its start."""
+PARTS: Final = {"throttle": {"rows_per_second", "bytes_per_second", "until"}, "switch": {"when"}}
+"""Fields of which the operator reads a part: it sends limits as commands, and decides when a switch-over begins."""
 
 _CHARACTERS: Final = 16
 _FIELD_CHARACTERS: Final = 8
@@ -71,12 +71,10 @@ def _launched(spec: BackfillSpec) -> dict[str, Any]:
 
 
 def _without(spec: BackfillSpec, names: frozenset[str]) -> dict[str, Any]:
-    """Return a spec without defaults and without some fields; of `throttle` only the manual part is left out."""
-    left_out: dict[str, Any] = {name: MANUAL if name == "throttle" else True for name in names}
+    """Return a spec without defaults and without some fields; of those in `PARTS` only that part is left out."""
+    left_out: dict[str, Any] = {name: PARTS.get(name, True) for name in names}
     document = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, exclude=left_out)
-    if not document.get("throttle", True):
-        del document["throttle"]
-    return document
+    return {name: part for name, part in document.items() if part or name not in PARTS}
 
 
 def _by_path(document: dict[str, Any]) -> dict[str, str]:

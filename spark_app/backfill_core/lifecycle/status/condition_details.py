@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, cast
 
 from backfill_api.amounts import counted
 from backfill_api.names import REFRESH_ANNOTATION, RESTART_ANNOTATION
@@ -12,6 +12,7 @@ from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_of
+from backfill_core.lifecycle.inputs.procedures import CATCH_UP, is_switched, requested, waits
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status.conditions import Fact
 from backfill_core.protocol.after_end import refused_refresh, unmet_after_end
@@ -26,6 +27,9 @@ EXECUTORS_WAITING: Final = "ExecutorsWaiting"
 
 EDIT_PENDING: Final = "EditPending"
 """Type of a condition, and its reason."""
+
+SWITCHED, REPAIRED = "Switched", "Repaired"
+"""Types of conditions about procedures, and reasons."""
 
 FIELDS_SHOWN_MAX: Final = 5
 PATH_CHARACTERS_MAX: Final = 100
@@ -57,6 +61,7 @@ def without_driver(status: BackfillStatus, *, suspended: str = "") -> dict[str, 
     return {
         **_kept(status),
         **_verified(status),
+        **_procedures(status),
         "DriverReady": Fact("False", "NoDriver"),
         "Paused": off,
         "Throttled": off,
@@ -69,6 +74,7 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     details = {
         **_kept(context.status, "NonConvergent"),
         **_verified(context.status),
+        **_procedures(context.status),
         "DriverReady": _driver(context),
         "Suspended": Fact("False", "NotRequested"),
         "Paused": _in_force(context, control, ("Pause", "Resume"), "Paused"),
@@ -76,10 +82,13 @@ def with_driver(context: Context, control: Control) -> dict[str, Fact]:
     }
     if details["DriverReady"].status == "True":
         details["ControlSynced"] = _synced(context, control)
+    request = requested(context)
+    if request is not None and waits(context, request):
+        details[SWITCHED] = Fact("False", "WaitingForCatchUp", CATCH_UP)
     if edited := edit_pending(context):
         details[EDIT_PENDING] = Fact("True", EDIT_PENDING, edited)
-    if (waits := executors_wait(context.pod)) and context.pod is not None and not context.pod.over:
-        details[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, with_scratch(context, waits))
+    if (executors := executors_wait(context.pod)) and context.pod is not None and not context.pod.over:
+        details[EXECUTORS_WAITING] = Fact("True", EXECUTORS_WAITING, with_scratch(context, executors))
     progress = context.progress
     warned = _warnings(progress)
     if EXECUTORS_MISSING in warned:
@@ -129,6 +138,8 @@ def without_effect(context: Context) -> str:
     spec = context.observation.spec
     if isinstance(spec, SpecRefused):
         return ""
+    if is_switched(context.status):
+        return "readers and writers use the target, and the job does not follow the source any more"
     if context.refresh_requested and (refused := refused_refresh(spec)):
         return f"the annotation {REFRESH_ANNOTATION} has no effect: strategy {spec.strategy.type} cannot continue a job that has ended: {refused}"
     receipt = context.status.receipt
@@ -273,6 +284,21 @@ def _verified(status: BackfillStatus) -> dict[str, Fact]:
         message = f"{compared:,}{total} rows are compared and equal; the snapshot is not copied yet"
         return {"Verified": Fact("Unknown", "PartialReceipt", message)}
     return {"Verified": Fact("True", "Equal")}
+
+
+def _procedures(status: BackfillStatus) -> dict[str, Fact]:
+    """Return what is known about a requested switch-over and a requested repair."""
+    facts, run, repair = {}, status.switch, status.repair
+    if run is not None:
+        shown = {"Source": "False", "Between": "Unknown", "Target": "True"}[run.place]
+        reason = "Switching" if run.state == "Running" else run.reason
+        message = ": ".join(filter(None, (run.step, run.message))) if run.state == "Running" else run.message
+        facts[SWITCHED] = Fact(cast("Literal['True', 'False', 'Unknown']", shown), reason, message)
+    if repair is not None:
+        running, good = repair.state == "Running", repair.state in ("Repaired", "Equal")
+        reason = "Repairing" if running else repair.reason
+        facts[REPAIRED] = Fact("Unknown" if running else "True" if good else "False", reason, repair.message)
+    return facts
 
 
 def _kept(status: BackfillStatus, *more: str) -> dict[str, Fact]:

@@ -9,6 +9,7 @@ from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.status import BackfillStatus, Control, RefreshRun
 from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeleteObject, DeletePod, RemoveFinalizer
 from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.procedures import answered, continued, procedure_of, refused, requested
 from backfill_core.lifecycle.observation import DriverPod
 from backfill_core.lifecycle.refresh_times import refresh_is_due, with_started
 from backfill_core.lifecycle.status.condition_details import without_effect
@@ -53,14 +54,16 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
     """Clean up after a finished job, and delete it once its time to live has passed.
 
     A failed job continues after an edit of its spec or a requested restart. A complete job continues with `after: Follow`, a requested
-    refresh, or a time of its schedule, and so does a job whose last refresh failed.
+    refresh, or a time of its schedule, and so does a job whose last refresh failed. Both continue for a procedure.
     """
+    context, begins = _with_request(context)
     finished, policy = context.finished, context.policy
     assert finished is not None
     seen_generation = finished.observed_generation
     edited = seen_generation is not None and context.observation.generation > seen_generation
     failed = finished.type == "Failed"
     resumes = edited or context.restart_requested if failed else continues_after_end(context)
+    resumes = resumes or begins or (not failed and procedure_of(context.status) is not None)
     due = refresh_is_due(context) and (not failed or context.refreshing)
     refreshes = not resumes and (due or (not failed and can_refresh(context)))
     if (resumes or refreshes) and not policy.refused:
@@ -83,9 +86,22 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
     return result.then(DeleteObject()) if left_ms <= 0 else result.requeue_within(left_ms)
 
 
+def _with_request(context: Context) -> tuple[Context, bool]:
+    """Answer a requested procedure; return whether it begins. A failed job may be repaired, and an unfinished switch-over may go on."""
+    request = requested(context)
+    if request is None:
+        return context, False
+    failed = context.finished is not None and context.finished.type == "Failed"
+    between = context.status.switch is not None and context.status.switch.place == "Between"
+    error = refused(context, request)
+    if error is None and failed and request.kind != "Repair" and not between:
+        return context, False
+    return replace(context, status=answered(context, request, error)), error is None
+
+
 def _reopened(context: Context, *, refreshes: bool) -> BackfillStatus:
     """Return the status of a job that is over no more; a failed refresh is tried again as a refresh."""
-    status, token = context.status, context.refresh_requested
+    status, token = continued(context.status), context.refresh_requested
     fresh: dict[str, object] = {"failures": 0, "start_time": None, "completion_time": None}
     if refreshes:
         control = status.control or Control()

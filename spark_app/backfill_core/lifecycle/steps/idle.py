@@ -25,7 +25,10 @@ from backfill_core.lifecycle.steps.step import (
     without_driver,
 )
 
-NO_BACKOFF: Final = frozenset({"Suspended", "Restarted", "SpecChanged", "Planned"})
+NO_BACKOFF: Final = frozenset({
+    "Suspended", "Restarted", "SpecChanged", "Planned", "Switching", "Repairing", "Undone", "SwitchRefused", "Repaired",
+    "RepairRefused",
+})  # fmt: skip
 """Reasons of requested ends, edits included: the next attempt need not wait."""
 
 FOLLOWS: Final = "the job has ended, and spec.after: Follow continues it from there"

@@ -11,6 +11,7 @@ from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.actions import DeleteAttemptObjects, LaunchDriver, PersistIntent
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
+from backfill_core.lifecycle.inputs.procedures import procedure_of
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import LaunchFailed
 from backfill_core.lifecycle.status.conditions import MESSAGE_CHARACTERS_MAX, ConditionSet
@@ -63,10 +64,11 @@ def plan_attempt(context: Context) -> StepResult:
     if number > 1 and not context.observation.live:
         return refetch_pods(context, driver_name(context.observation.name, number))
     kind: AttemptKind = "Plan" if context.plan_first else "Run"
+    procedure = procedure_of(status) if kind == "Run" else None
     token_hash = context.observation.token_hash
     attempt = Attempt(
         number=number, kind=kind, state="Planned", pod_name=driver_name(context.observation.name, number),
-        start_time=context.timestamp, token_hashes=(token_hash,) if token_hash else None,
+        start_time=context.timestamp, token_hashes=(token_hash,) if token_hash else None, procedure=procedure,
     )  # fmt: skip
     status = status.model_copy(
         update={
@@ -206,6 +208,7 @@ def _launch_action(context: Context, attempt: Attempt) -> LaunchDriver:
         attempt.kind,
         **desired.controls,
         refresh=context.refreshing,
+        procedure=attempt.procedure,
         token_hashes=attempt.token_hashes or (),
     )
 

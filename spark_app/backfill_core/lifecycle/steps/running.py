@@ -29,11 +29,13 @@ from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pa
 from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
+from backfill_core.lifecycle.inputs.procedures import STOPS, answered, begun_beside_driver
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify, may_pass
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details, losses
 from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, STALLED, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
+from backfill_core.lifecycle.status.procedure_ends import with_step
 from backfill_core.lifecycle.status.reported import reported
 from backfill_core.lifecycle.steps.step import (
     STOP_GRACE_S,
@@ -65,7 +67,7 @@ It reports this after less than a minute, and the whole must take no more than t
 
 STOPPING_PHASE: Final[dict[str, Phase]] = {
     "Suspended": "Suspending", "Deleted": "Terminating", "Restarted": "Launching", "DeadlineExceeded": "Running",
-    "SpecChanged": "Launching", "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying", "ImageUnavailable": "Retrying",
+    "Switching": "Launching", "Repairing": "Launching", "SpecChanged": "Launching", "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying", "ImageUnavailable": "Retrying",
 }  # fmt: skip
 
 
@@ -125,14 +127,17 @@ def _withdrawn(context: Context, attempt: Attempt) -> StopReason | None:
 # ------------------------------------------------------------------ a pod
 def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult:
     """Command the driver or stop it, and record its observed state."""
-    stop = _stop_reason(context, attempt, pod)
+    context, begins = begun_beside_driver(context, attempt)
+    stop = _stop_reason(context, attempt, pod) or (None if begins is None else STOPS[begins.kind])
+    if begins is not None and stop == STOPS[begins.kind]:
+        context = replace(context, status=answered(context, begins))
     new_stop = attempt.stop is None and stop is not None
     if new_stop and stop == "SpecChanged" and not context.observation.live:
         # The cache may not show yet that the driver or an executor runs.
         return refetch_pods(context, executors_of=pod.uid if pod.executors is not None else "")
     ready_time = attempt.ready_time or (context.timestamp if _up(context, attempt, pod) else None)
     listens = context.reachable and context.progress is not None and attempt.kind == "Run"
-    steer = attempt.stop is None and stop is None and attempt.kind == "Run"
+    steer = attempt.stop is None and stop is None and attempt.kind == "Run" and attempt.procedure is None
     steer = steer and (not context.policy.refused or context.desired.all_jobs_pause is not None)
     commands = plan_commands(context, attempt.number, stop=new_stop and listens, steer=steer)
     control = commands.control
@@ -152,7 +157,8 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
         "attempt": attempt, "control": control, "start_time": start_time, "lost_executors": lost_executors,
         **reported(context, control),
     }  # fmt: skip
-    context = replace(context, status=context.status.model_copy(update=update))
+    step = "" if context.progress is None else context.progress.reason
+    context = replace(context, status=with_step(context.status.model_copy(update=update), attempt, step))
     actions = _actions(context, attempt, pod, commands)
     if new_stop or commands.decided:
         actions = (PersistIntent(), *actions)
@@ -336,8 +342,11 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
         return ConditionSet.reconciling(phase, "DriverUnreachable", condition_details.silent(context))
     if (stalls := condition_details.stalled(context)) is not None:
         return ConditionSet.reconciling(phase, stalls.reason, stalls.message)
-    if refused := refusals(context, control):
-        return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver rejects {refused}")
+    if context.attempt is not None and context.attempt.procedure is not None:
+        step = "" if context.progress is None else context.progress.reason
+        return ConditionSet.reconciling("Running", STOPS[context.attempt.procedure], step)
+    if rejected := refusals(context, control):
+        return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver rejects {rejected}")
     if not in_force:
         message = f"waiting for revision {control.desired_revision}"
         return ConditionSet.reconciling(phase, "AcknowledgementPending", message)

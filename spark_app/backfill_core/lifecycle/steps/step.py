@@ -14,6 +14,7 @@ from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pa
 from backfill_core.lifecycle.inputs.context import Context, is_restored
 from backfill_core.lifecycle.inputs.dependencies import wait_of
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
+from backfill_core.lifecycle.inputs.procedures import is_switched
 from backfill_core.lifecycle.inputs.termination import classify
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status import condition_details
@@ -136,13 +137,15 @@ def held_by_dependencies(context: Context) -> StepResult | None:
 def continues_after_end(context: Context) -> bool:
     """Return whether the spec of a complete job asks it to continue."""
     spec = context.observation.spec
-    return not isinstance(spec, SpecRefused) and follows_after_end(spec)
+    return not isinstance(spec, SpecRefused) and follows_after_end(spec) and not is_switched(context.status)
 
 
 def can_refresh(context: Context) -> bool:
     """Return whether a refresh of a complete job is requested, and its strategy allows it."""
     spec = context.observation.spec
-    return bool(context.refresh_requested) and not isinstance(spec, SpecRefused) and not refused_refresh(spec)
+    if not context.refresh_requested or isinstance(spec, SpecRefused) or is_switched(context.status):
+        return False
+    return not refused_refresh(spec)
 
 
 def blocked_by(context: Context) -> StepResult | None:

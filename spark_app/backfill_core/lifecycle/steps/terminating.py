@@ -14,6 +14,7 @@ from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.termination import NOT_STARTED, UNCOUNTED, Termination
 from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.status import losses
+from backfill_core.lifecycle.status.procedure_ends import termination_of, with_end
 from backfill_core.lifecycle.status.write_policy import not_less
 from backfill_core.lifecycle.steps.step import Ended
 
@@ -30,8 +31,10 @@ def on_terminated(context: Context) -> Ended[Literal["Recorded"]]:
         # Its termination message is ignored: any user who may create pods may have written it.
         unsigned = None if context.pod is None else replace(context.pod, ending=None)
         context = replace(context, pod=unsigned)
-    termination = _as_requested(context, attempt, _confirmed(context, attempt, termination))
-    status = _closed(context, attempt, termination)
+    of_driver = _as_requested(context, attempt, _confirmed(context, attempt, termination))
+    ending = None if context.pod is None else context.pod.ending
+    termination = termination_of(context.status, attempt, ending, of_driver)
+    status = with_end(_closed(context, attempt, termination), attempt, ending, of_driver, context.timestamp)
     after = replace(context, status=status, termination=termination, pod=None, report=None)
     return Ended("Recorded", after, (DeleteAttemptObjects(attempt.number),))
 

@@ -1,0 +1,124 @@
+"""Procedures of a job: a switch-over, its undo and its end, and a repair. Each one is done by attempts of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from backfill_api.model import Model
+from backfill_api.spec.bounds import Count, Message, Moment
+
+ProcedureKind = Literal["Switch", "UndoSwitch", "CompleteSwitch", "Repair"]
+Word = Annotated[str, Field(max_length=64)]
+
+
+class ProcedureEnd(Model):
+    """End of a procedure, as its driver reports it."""
+
+    kind: ProcedureKind
+    """The procedure."""
+
+    end: Word
+    """Of a switch-over: Refused, Following, Switched, Undone, Completed or Interrupted; of a repair: Refused, Repaired or Equal."""
+
+    version: Count | None = None
+    """Version of the source at which it stands still, or of the target that contains the repair; absent: none."""
+
+    unavailable_ms: Count | None = None
+    """Milliseconds for which no table accepted writes; absent: this attempt did not switch."""
+
+    rows_inserted: Count = 0
+    """Rows that a repair added."""
+
+    rows_updated: Count = 0
+    """Rows that a repair changed."""
+
+    rows_deleted: Count = 0
+    """Rows that a repair removed."""
+
+    files_copied: Count = 0
+    """Files that a repair copied again."""
+
+    files_removed: Count = 0
+    """Files of the target that a repair replaced or removed."""
+
+
+class SwitchRun(Model):
+    """The newest switch-over, undo of one, or end of one."""
+
+    goal: Literal["Switch", "Undo", "Complete"]
+    """What was requested."""
+
+    state: Word
+    """`Running`, `Switched`, `Undone`, `Completed`, `Refused` (it began nothing, or gave up), or `Interrupted` (a user must act)."""
+
+    place: Literal["Source", "Between", "Target"] = "Source"
+    """The table that readers and writers use. `Between`: a switch-over or its undo is not finished, and the source is read-only."""
+
+    automatic: bool = False
+    """True if `spec.switch.when: WhenVerified` requested it."""
+
+    start: Moment
+    """Time of the request's start, RFC 3339."""
+
+    end: Moment | None = None
+    """End, RFC 3339; absent while it runs or is interrupted."""
+
+    step: Word = ""
+    """Step that the driver reported last, such as Draining."""
+
+    attempts: Count = 0
+    """Attempts of it that ended."""
+
+    reason: Word = ""
+    """Reason of its end, or of the last failure."""
+
+    message: Message = ""
+    """Message for users, with the remedy."""
+
+    version: Count | None = None
+    """Version of the source at which it stands still; absent: not known."""
+
+    unavailable_ms: Count | None = None
+    """Milliseconds for which no table accepted writes; absent: not known."""
+
+    receipt_at: Moment | None = None
+    """Time of the receipt that an automatic switch-over relied on; after a refusal it needs a newer one."""
+
+
+class RepairRun(Model):
+    """The newest repair of the target."""
+
+    state: Word
+    """`Running`, `Repaired`, `Equal` (there was nothing to repair) or `Refused`."""
+
+    start: Moment
+    """Time of the request's start, RFC 3339."""
+
+    end: Moment | None = None
+    """End, RFC 3339; absent while it runs."""
+
+    reason: Word = ""
+    """Reason of its end."""
+
+    message: Message = ""
+    """Message for users, with the remedy."""
+
+    version: Count | None = None
+    """Version of the target that contains the repair; absent: nothing was repaired."""
+
+    rows_inserted: Count = 0
+    """Rows that were added."""
+
+    rows_updated: Count = 0
+    """Rows that were changed."""
+
+    rows_deleted: Count = 0
+    """Rows that were removed."""
+
+    files_copied: Count = 0
+    """Files that were copied again."""
+
+    files_removed: Count = 0
+    """Files of the target that were replaced or removed."""

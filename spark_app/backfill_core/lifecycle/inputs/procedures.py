@@ -1,0 +1,174 @@
+"""Procedures: which one an annotation or the spec requests, and whether it may begin.
+
+A procedure is a switch-over, its undo, its end, or a repair. The job's driver stops at a barrier, and an attempt of its own performs
+the procedure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from backfill_api.names import (
+    COMPLETE_SWITCH_ANNOTATION,
+    REPAIR_ANNOTATION,
+    SWITCH_ANNOTATION,
+    UNDO_SWITCH_ANNOTATION,
+)
+from backfill_api.status.procedure import ProcedureKind, RepairRun, SwitchRun
+from backfill_api.status.status import Attempt, BackfillStatus, Control, StopReason
+from backfill_core.errors import BackfillError, NotRepairableError, SwitchBlockedError
+from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
+from backfill_core.lifecycle.observation import SpecRefused
+from backfill_core.switch_over.requests import refused_switch
+
+MAX_LAG_S: Final = 30
+"""Largest lag of the target with which a switch-over begins, in seconds, as for `backfill switch`."""
+
+ANNOTATIONS: Final[Mapping[ProcedureKind, tuple[str, str]]] = {
+    "UndoSwitch": (UNDO_SWITCH_ANNOTATION, "switch_undo_token"),
+    "CompleteSwitch": (COMPLETE_SWITCH_ANNOTATION, "switch_complete_token"),
+    "Switch": (SWITCH_ANNOTATION, "switch_token"),
+    "Repair": (REPAIR_ANNOTATION, "repair_token"),
+}
+"""Annotation of each procedure, and the field of `Control` with its last answered value, in the order in which they are answered."""
+
+GOALS: Final[Mapping[ProcedureKind, Literal["Switch", "Undo", "Complete"]]] = {
+    "Switch": "Switch", "UndoSwitch": "Undo", "CompleteSwitch": "Complete",
+}  # fmt: skip
+OF_GOAL: Final = {goal: kind for kind, goal in GOALS.items()}
+STOPS: Final[Mapping[ProcedureKind, StopReason]] = {
+    "Switch": "Switching", "UndoSwitch": "Switching", "CompleteSwitch": "Switching", "Repair": "Repairing",
+}  # fmt: skip
+"""Reason of the end of the job's driver that makes room for a procedure."""
+
+MESSAGE_CHARACTERS_MAX: Final = 1024
+CATCH_UP: Final = "it begins once the target has caught up with the source"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A procedure that was requested and not answered yet."""
+
+    kind: ProcedureKind
+    token: str
+    """Value of its annotation; empty if `spec.switch.when` requests it."""
+
+
+def procedure_of(status: BackfillStatus) -> ProcedureKind | None:
+    """Return the procedure that attempts must perform; `None` if they run the job."""
+    if status.switch is not None and status.switch.state == "Running":
+        return OF_GOAL[status.switch.goal]
+    return "Repair" if status.repair is not None and status.repair.state == "Running" else None
+
+
+def is_switched(status: BackfillStatus) -> bool:
+    """Return whether readers and writers use the target, so that the job has nothing to do any more."""
+    return status.switch is not None and status.switch.place == "Target"
+
+
+def requested(context: Context) -> Request | None:
+    """Return the next procedure to answer; `None` if there is none, or if one is not over yet."""
+    if procedure_of(context.status) is not None or context.policy.refused:
+        return None
+    control = context.status.control or Control()
+    for kind, (annotation, field) in ANNOTATIONS.items():
+        token = context.observation.annotations.get(annotation, "")[:TOKEN_CHARACTERS_MAX]
+        if token not in ("", getattr(control, field)):
+            return Request(kind, token)
+    return Request("Switch", "") if _is_verified(context) else None
+
+
+def _is_verified(context: Context) -> bool:
+    """Return whether `switch.when: WhenVerified` requests a switch-over: the newest receipt is equal, and no earlier run forbids it."""
+    spec, receipt, run = context.observation.spec, context.status.receipt, context.status.switch
+    if isinstance(spec, SpecRefused) or spec.switch.when != "WhenVerified":
+        return False
+    if receipt is None or not (receipt.equal and receipt.complete):
+        return False
+    return run is None or (run.state == "Refused" and run.place == "Source" and run.receipt_at != receipt.verified_at)
+
+
+def refused(context: Context, request: Request) -> BackfillError | None:
+    """Return why a procedure cannot begin, whatever its driver would find; `None` if it may."""
+    spec, status = context.observation.spec, context.status
+    place = "Source" if status.switch is None else status.switch.place
+    if isinstance(spec, SpecRefused):
+        return None
+    match request.kind:
+        case "Switch" if place == "Target":
+            return SwitchBlockedError(
+                "readers and writers use the target already.", hint="Undo or complete that switch-over."
+            )
+        case "Switch":
+            return refused_switch(spec)
+        case "Repair" if place != "Source":
+            return NotRepairableError("the job was switched over, so its source is no longer the original.")
+        case "Repair" if status.receipt is None and context.attempt is not None:
+            return NotRepairableError(
+                "the job has no receipt.", hint="Take one with the annotation backfill.dev/verify-requested first."
+            )
+        case "UndoSwitch" | "CompleteSwitch" if place == "Source" and context.attempt is not None:
+            verb = "undo" if request.kind == "UndoSwitch" else "complete"
+            return SwitchBlockedError(
+                f"there is no switch-over to {verb}: none began, or it was undone.",
+                hint="Request one with the annotation backfill.dev/switch-requested.",
+            )
+    return None
+
+
+def waits(context: Context, request: Request) -> bool:
+    """Return whether a switch-over must wait until the target of the running driver has caught up."""
+    progress = context.progress
+    if request.kind != "Switch" or context.attempt is None:
+        return False
+    return progress is None or not progress.caught_up or progress.lag_seconds > MAX_LAG_S
+
+
+def answered(context: Context, request: Request, error: BackfillError | None = None) -> BackfillStatus:
+    """Return the status in which a procedure runs, or is refused by an error."""
+    status, now = context.status, context.timestamp
+    control = status.control or Control()
+    if request.token:
+        control = control.model_copy(update={ANNOTATIONS[request.kind][1]: request.token})
+    state = "Running" if error is None else "Refused"
+    end = None if error is None else now
+    reason = "" if error is None else error.reason
+    message = "" if error is None else short(f"{error.message} {error.hint}".strip())
+    if request.kind == "Repair":
+        repair = RepairRun(state=state, start=now, end=end, reason=reason, message=message)
+        return status.model_copy(update={"control": control, "repair": repair})
+    place = "Source" if status.switch is None else status.switch.place
+    run = SwitchRun(
+        goal=GOALS[request.kind], state=state, place=place, automatic=not request.token, start=now, end=end,
+        reason=reason, message=message, version=None if status.switch is None else status.switch.version,
+        receipt_at=None if status.receipt is None else status.receipt.verified_at,
+    )  # fmt: skip
+    return status.model_copy(update={"control": control, "switch": run})
+
+
+def short(message: str) -> str:
+    """Return a message that a condition can hold."""
+    return message[:MESSAGE_CHARACTERS_MAX]
+
+
+def continued(status: BackfillStatus) -> BackfillStatus:
+    """Return the status of a failed job that continues: an interrupted switch-over runs again."""
+    run = status.switch
+    if run is None or run.state != "Interrupted":
+        return status
+    return status.model_copy(update={"switch": run.model_copy(update={"state": "Running"})})
+
+
+def begun_beside_driver(context: Context, attempt: Attempt) -> tuple[Context, Request | None]:
+    """Answer a procedure that cannot begin; return one that begins now, beside a driver of the job that answers."""
+    if attempt.kind == "Plan" or attempt.procedure is not None or attempt.stop is not None:
+        return context, None
+    request = requested(context)
+    if request is None or context.observation.deletion_ms is not None or context.desired.suspend:
+        return context, None
+    if (error := refused(context, request)) is not None:
+        return replace(context, status=answered(context, request, error)), None
+    fenced = context.progress is not None and context.progress.table_version is not None
+    return context, request if context.answers and fenced and not waits(context, request) else None

@@ -1,0 +1,139 @@
+"""End of an attempt that performed a procedure: what it means for the procedure, and for the job.
+
+end of a switch-over      table in use    what follows
+-----------------------   -------------   -----------------------------------------------------------------------------
+Switched, Completed       Target          the job is complete
+Undone                    Source          an ordinary attempt
+Refused, Following        as before       an ordinary attempt; nothing if the target is in use
+Interrupted               Between         an error that may pass: the same procedure again; another one: the job is failed
+none: the driver died     as before       the same procedure again
+
+A repair that ended is followed by an ordinary attempt, or by nothing if the job is complete.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from backfill_api.status.ending import Ending
+from backfill_api.status.procedure import ProcedureEnd, ProcedureKind
+from backfill_api.status.status import Attempt, BackfillStatus
+from backfill_core.lifecycle.inputs.procedures import short
+from backfill_core.lifecycle.inputs.termination import Termination
+
+SWITCH_REFUSED, REPAIR_REFUSED = "SwitchRefused", "RepairRefused"
+
+
+def with_step(status: BackfillStatus, attempt: Attempt, step: str) -> BackfillStatus:
+    """Return the status with the step that the driver of a switch-over reports."""
+    run = status.switch
+    if attempt.procedure in (None, "Repair") or run is None or not step:
+        return status
+    return status.model_copy(update={"switch": run.model_copy(update={"step": step[:64]})})
+
+
+def termination_of(
+    status: BackfillStatus, attempt: Attempt, ending: Ending | None, termination: Termination
+) -> Termination:
+    """Return the end of an attempt as it counts for the job: a refused procedure is no failure of the job."""
+    kind = attempt.procedure
+    if kind is None or termination.outcome == "Rejected":
+        return termination
+    code, end = termination.exit_code, _end_of(status, kind, ending, termination)
+    if not end and termination.outcome in ("Complete", "Planned"):
+        return Termination("Retry", "Unexpected", "the driver did not report the end of the procedure", code)
+    place = "Source" if status.switch is None else status.switch.place
+    match end:
+        case "Switched" | "Completed":
+            return Termination("Complete", end, exit_code=code)
+        case "Undone":
+            return Termination("Stopped", end, exit_code=code)
+        case "Repaired" | "Equal":
+            complete = ending is not None and ending.outcome == "Complete"
+            return Termination("Complete" if complete else "Stopped", "Repaired", exit_code=code)
+        case "Refused" if kind == "Repair":
+            return Termination("Stopped", REPAIR_REFUSED, termination.message, code)
+        case "Refused" if place == "Source":
+            return Termination("Stopped", SWITCH_REFUSED, termination.message, code)
+        case "Refused" if place == "Target":
+            return Termination("Complete", SWITCH_REFUSED, termination.message, code)
+        case "Refused" | "Interrupted":
+            return Termination("Final", termination.reason, termination.message, code)
+    return termination
+
+
+def with_end(
+    status: BackfillStatus, attempt: Attempt, ending: Ending | None, termination: Termination, timestamp: str
+) -> BackfillStatus:
+    """Return the status with the end of a procedure's attempt; a procedure that is not over stays `Running`."""
+    kind = attempt.procedure
+    if kind is None or termination.outcome == "Rejected":
+        return status
+    end, detail = _end_of(status, kind, ending, termination), None if ending is None else ending.procedure
+    if kind == "Repair":
+        return _with_repair(status, end, detail, termination, timestamp)
+    return _with_switch(status, end, detail, termination, timestamp)
+
+
+def _end_of(status: BackfillStatus, kind: ProcedureKind, ending: Ending | None, termination: Termination) -> str:
+    """Return the end of a procedure; empty if another attempt continues it."""
+    detail, run = None if ending is None else ending.procedure, status.switch
+    end = "" if detail is None or detail.kind != kind else detail.end
+    if end in ("Switched", "Undone", "Completed", "Repaired", "Equal"):
+        return end
+    if end == "Following" and termination.outcome == "Complete":
+        return "Undone"  # only a fence was there to undo
+    if termination.outcome == "Stopped":
+        return ""  # the driver was asked to stop: the next one begins again
+    if end in ("Following", "Refused"):
+        # What a repair meets may pass; a switch-over refuses writes, so it is not tried again by itself.
+        return "" if kind == "Repair" and termination.outcome == "Retry" else "Refused"
+    if termination.outcome != "Final":
+        return ""
+    if kind == "Repair":
+        return "Refused"
+    # Without a report, only the first attempt is known to have changed nothing.
+    untouched = end == "" and run is not None and run.attempts == 0
+    return "Refused" if untouched else "Interrupted"
+
+
+def _with_switch(
+    status: BackfillStatus, end: str, detail: ProcedureEnd | None, termination: Termination, timestamp: str
+) -> BackfillStatus:
+    run = status.switch
+    assert run is not None
+    place: Literal["Source", "Between", "Target"] = run.place
+    if end in ("Switched", "Completed"):
+        place = "Target"
+    elif end == "Undone":
+        place = "Source"
+    elif end == "Interrupted" or (detail is not None and detail.end == "Interrupted"):
+        place = "Between"
+    good = end in ("Switched", "Undone", "Completed")
+    over = good or end == "Refused"
+    state = end or "Running"
+    if end == "Refused" and place == "Between":
+        state, over = "Interrupted", False
+    version = run.version if detail is None or detail.version is None else detail.version
+    update = {
+        "state": state, "place": place, "end": timestamp if over else None, "attempts": run.attempts + 1,
+        "reason": end if good else termination.reason, "message": "" if good else short(termination.message),
+        "version": version, "unavailable_ms": run.unavailable_ms if detail is None else detail.unavailable_ms,
+    }  # fmt: skip
+    return status.model_copy(update={"switch": run.model_copy(update=update)})
+
+
+def _with_repair(
+    status: BackfillStatus, end: str, detail: ProcedureEnd | None, termination: Termination, timestamp: str
+) -> BackfillStatus:
+    run = status.repair
+    assert run is not None
+    if end in ("Repaired", "Equal"):
+        assert detail is not None
+        counts = ("version", "rows_inserted", "rows_updated", "rows_deleted", "files_copied", "files_removed")
+        update: dict[str, object] = {name: getattr(detail, name) for name in counts}
+        update |= {"state": end, "end": timestamp, "reason": "Repaired", "message": ""}
+    else:
+        update = {"reason": termination.reason, "message": short(termination.message)}
+        update |= {"state": "Refused", "end": timestamp} if end else {}
+    return status.model_copy(update={"repair": run.model_copy(update=update)})

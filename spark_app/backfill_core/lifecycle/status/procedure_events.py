@@ -1,0 +1,41 @@
+"""Events about switch-overs and repairs: their begin, their end and their refusal."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from backfill_api.status.procedure import RepairRun, SwitchRun
+from backfill_api.status.status import BackfillStatus
+from backfill_core.lifecycle.actions import EventNote
+
+BAD = ("Refused", "Interrupted")
+
+
+def procedure_events(before: BackfillStatus, after: BackfillStatus) -> tuple[EventNote, ...]:
+    """Return an event for each change of the state of a switch-over or a repair."""
+    notes = (_note("Switch", before.switch, after.switch), _note("Repair", before.repair, after.repair))
+    return tuple(note for note in notes if note is not None)
+
+
+def _note(name: str, old: SwitchRun | RepairRun | None, new: SwitchRun | RepairRun | None) -> EventNote | None:
+    if new is None or (old is not None and (old.start, old.state) == (new.start, new.state)):
+        return None
+    kind: Literal["Normal", "Warning"] = "Warning" if new.state in BAD else "Normal"
+    return EventNote(kind, f"{name}{new.state}", new.message or _described(new))
+
+
+def _described(run: SwitchRun | RepairRun) -> str:
+    if isinstance(run, RepairRun):
+        if run.state != "Repaired":
+            return "source and target are equal" if run.state == "Equal" else "the target is compared with the source"
+        rows = f"{run.rows_inserted} inserted, {run.rows_updated} updated, {run.rows_deleted} deleted"
+        return f"version {run.version}: rows: {rows}; {run.files_copied} files copied, {run.files_removed} removed"
+    at = "" if run.version is None else f" at version {run.version}"
+    match run.state:
+        case "Switched":
+            return f"readers and writers use the target; the source stands still{at}"
+        case "Undone":
+            return "readers and writers use the source again"
+        case "Completed":
+            return "the source accepts writes again; there is no undo"
+    return f"{run.goal} begins"

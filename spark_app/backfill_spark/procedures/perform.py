@@ -1,0 +1,132 @@
+"""Performs the procedure of an attempt, from the spec to the termination message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from backfill_api.environment import PROCEDURE_MODES
+from backfill_api.spec.spec import BackfillResource
+from backfill_api.status.ending import Ending
+from backfill_api.status.procedure import ProcedureEnd, ProcedureKind
+from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED, BackfillError, VerificationFailedError
+from backfill_core.switch_over.requests import refused_switch
+from backfill_core.switch_over.steps import End, Goal
+from backfill_spark.control.wire import to_api_receipt
+from backfill_spark.driver import termination_message
+from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
+from backfill_spark.procedures.step_server import StepServer, without_operator
+from backfill_spark.repair.repair import repair_target
+from backfill_spark.settings import DriverSettings
+from backfill_spark.switch_over.command import switch_over
+from backfill_spark.switch_over.plan import SwitchOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KINDS: Final[dict[str, ProcedureKind]] = {
+    PROCEDURE_MODES[kind]: kind for kind in ("Switch", "UndoSwitch", "CompleteSwitch", "Repair")
+}
+GOALS: Final = {"Switch": Goal.SWITCH, "UndoSwitch": Goal.UNDO, "CompleteSwitch": Goal.COMPLETE}
+STOPPED: Final = "stopped before the end; the next attempt begins again"
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """End of an attempt that performed a procedure."""
+
+    ending: Ending
+    exit_code: int
+
+
+def perform(
+    backfill: BackfillResource,
+    *,
+    settings: DriverSettings,
+    stop: StopSignal,
+    starting: Callable[[str], None] = lambda _: None,
+    spark: SparkSession | None = None,
+) -> Performed:
+    """Perform the procedure that `settings.mode` names; no error of the job is raised.
+
+    Args:
+        backfill: The job.
+        settings: Settings of this process.
+        stop: A requested stop ends a switch-over before its flip.
+        starting: Called before each step.
+        spark: A session to use; by default, a session is opened and closed again.
+    """
+    kind, ends = KINDS[settings.mode], list[End]()
+    with StepServer(settings, backfill.job_id, stop) as server:
+
+        def announce(step: str) -> None:
+            server.starting(step)
+            starting(step)
+
+        procedure = _Procedure(backfill, without_operator(settings), stop, announce, spark)
+        try:
+            ending = procedure.repair() if kind == "Repair" else procedure.switch(kind, ends.append)
+        except StoppedEarly:
+            stopped = Ending(outcome="Stopped", reason="Stopped", message=STOPPED, procedure=_end(kind, ends))
+            return Performed(stopped, EXIT_STOPPED)
+        except BackfillError as error:
+            failed = termination_message.of_error(error).model_copy(update={"procedure": _end(kind, ends)})
+            return Performed(failed, error.exit_code)
+    return Performed(ending, EXIT_COMPLETE)
+
+
+def _end(kind: ProcedureKind, ends: list[End]) -> ProcedureEnd | None:
+    return ProcedureEnd(kind=kind, end=ends[-1].value) if ends else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Procedure:
+    """One procedure of one job."""
+
+    backfill: BackfillResource
+    settings: DriverSettings
+    stop: StopSignal
+    starting: Callable[[str], None]
+    spark: SparkSession | None
+
+    def switch(self, kind: ProcedureKind, ended: Callable[[End], None]) -> Ending:
+        """Switch over, undo or complete."""
+        goal = GOALS[kind]
+        if goal is Goal.SWITCH and (error := refused_switch(self.backfill.spec)) is not None:
+            raise error
+        result = switch_over(
+            self.backfill, settings=self.settings, goal=goal, options=SwitchOptions(), stop_other=lambda: None,
+            spark=self.spark, stop=self.stop, starting=self.starting, ended=ended,
+        )  # fmt: skip
+        end = End.UNDONE if goal is Goal.UNDO else result.end
+        spent_s = result.unavailable_s
+        detail = ProcedureEnd(
+            kind=kind, end=end.value, version=None if result.fence is None else result.fence.version,
+            unavailable_ms=None if spent_s is None else round(spent_s * 1000),
+        )  # fmt: skip
+        receipt = None if result.receipt is None else to_api_receipt(result.receipt).summary
+        return Ending(outcome="Complete", reason=end.value, receipt=receipt, procedure=detail)
+
+    def repair(self) -> Ending:
+        """Repair the target; a job that has ended stays ended."""
+        repaired = repair_target(
+            self.backfill, settings=self.settings, spark=self.spark, stop=self.stop, starting=self.starting
+        )
+        if not repaired.receipt.equal:
+            raise VerificationFailedError(
+                "source and target still differ after the repair.",
+                hint="Stop other writers of the target, then repair it again.",
+            )
+        rows, changed = repaired.rows, repaired.version is not None
+        detail = ProcedureEnd(
+            kind="Repair", end="Repaired" if changed else "Equal", version=repaired.version,
+            rows_inserted=rows.inserted, rows_updated=rows.updated, rows_deleted=rows.deleted,
+            files_copied=repaired.files_copied, files_removed=repaired.files_removed,
+        )  # fmt: skip
+        return Ending(
+            outcome="Complete" if repaired.finished else "Stopped",
+            reason=detail.end,
+            receipt=repaired.receipt.summary,
+            procedure=detail,
+        )
