@@ -40,3 +40,17 @@ class TestAFlip:
         assert plain.spec.switch.flip.type == "None"
         assert plain.spec.switch.keep_source == "Fenced"
         assert plain.spec_hash == named.spec_hash
+
+
+class TestWhen:
+    """The automatic switch-over is one of a job that follows its source."""
+
+    def test_automatic_one_of_a_job_that_ends_is_refused(self):
+        """It would never begin."""
+        with pytest.raises(SpecError) as refused:
+            job("/s", "/t", switch={"when": "WhenVerified"})
+
+        [error] = refused.value.errors
+        assert error.path == "spec.switch.when"
+        assert "set after: Follow, or switch.when: Manual" in str(error)
+        assert job("/s", "/t", after="Follow", switch={"when": "WhenVerified"}).spec.switch.when == "WhenVerified"

@@ -9,11 +9,15 @@ from support.plugin.objects import SPEC, raw, stored
 
 from backfill_api.names import (
     CHANGED_BY_ANNOTATION,
+    COMPLETE_SWITCH_ANNOTATION,
     OVERRIDE_ANNOTATION,
     REFRESH_ANNOTATION,
+    REPAIR_ANNOTATION,
     RESTART_ANNOTATION,
     STATE_ANNOTATION,
     SUSPEND_ANNOTATION,
+    SWITCH_ANNOTATION,
+    UNDO_SWITCH_ANNOTATION,
     VERIFY_ANNOTATION,
 )
 from backfill_api.spec.change_claim import ChangeClaim
@@ -22,10 +26,12 @@ from backfill_kubectl.decisions.acknowledgement import controls_of
 from backfill_kubectl.decisions.changes import (
     Approve,
     Pause,
+    RepairTarget,
     Resume,
     Retry,
     RunAgain,
     Suspend,
+    SwitchOver,
     TakeReceipt,
     Throttle,
     Unsuspend,
@@ -103,7 +109,15 @@ class TestTheSpec:
 
     @pytest.mark.parametrize(
         ("change", "name"),
-        [(Retry(), RESTART_ANNOTATION), (RunAgain(), REFRESH_ANNOTATION), (TakeReceipt(), VERIFY_ANNOTATION)],
+        [
+            (Retry(), RESTART_ANNOTATION),
+            (RunAgain(), REFRESH_ANNOTATION),
+            (TakeReceipt(), VERIFY_ANNOTATION),
+            (SwitchOver(), SWITCH_ANNOTATION),
+            (SwitchOver("Undo"), UNDO_SWITCH_ANNOTATION),
+            (SwitchOver("Complete"), COMPLETE_SWITCH_ANNOTATION),
+            (RepairTarget(), REPAIR_ANNOTATION),
+        ],
     )
     def test_request_is_a_new_value_of_its_annotation(self, change, name):
         """The same value would be the same request."""

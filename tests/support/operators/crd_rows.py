@@ -192,6 +192,7 @@ REFUSED = {
     "a schedule of a job that follows": Refused(spec(after="Follow", refresh={"schedule": "0 2 * * *"}), "spec", "refresh works with after: Exit"),
     "a schedule of a job that is deleted": Refused(spec(ttlSecondsAfterFinished=5, refresh={"schedule": "0 2 * * *"}), "spec", "refresh works without ttlSecondsAfterFinished"),
     "a schedule of a job that ends for good": Refused(spec(strategy={"type": "RearrangedChain"}, refresh={"schedule": "0 2 * * *"}), "spec", "refresh works with strategy Arrangement or Replica or Snapshot or SourceSplits"),
+    "a switch-over of a job that ends": Refused(spec(switch={"when": "WhenVerified"}), "spec", "switch.when: WhenVerified switches over a job that follows its source: set after: Follow"),
     "another write mode": Refused(spec(target=target(writeMode="Overwrite")), "spec.target.delta.writeMode", "Unsupported value"),
     "another strategy": Refused(spec(strategy={"type": "Guess"}), "spec.strategy.type", "Unsupported value"),
     "a rate below zero": Refused(spec(throttle={"rowsPerSecond": -1}), "spec.throttle.rowsPerSecond", "greater than or equal to 0"),

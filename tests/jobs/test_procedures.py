@@ -1,0 +1,85 @@
+"""The driver of a procedure on a cluster: it performs a switch-over, an undo, an end or a repair, and reports the end to the operator."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from support.switch_over.names import ids_in
+from support.tables.jobs import make_orders, write_yaml
+
+from backfill_api.load import load_backfill
+from backfill_api.status.ending import Ending
+from backfill_core.source_fence.table_protocol import FENCED, SWITCH
+from backfill_spark.delta.log import head_actions
+from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.procedures.perform import perform
+from backfill_spark.settings import DriverSettings
+
+KILLED = -9
+
+
+@pytest.fixture
+def pod(spark, tmp_path):
+    """Return a function that runs the driver of a procedure: in this process, or, with a deadly point, in a separate one."""
+    source, target = str(tmp_path / "orders"), str(tmp_path / "orders_v2")
+    make_orders(spark, source, 100, files=2)
+    file = tmp_path / "job.yaml"
+    write_yaml(file, source, target, after="Follow", verify="Final", barrier={"intervalMs": 200})
+
+    def run(mode, *, dies_at=None, **spec):
+        if spec:
+            write_yaml(file, source, target, **spec)
+        if dies_at is None:
+            settings = DriverSettings(state_dir=tmp_path / "state", cores=2, mode=mode)
+            return perform(load_backfill(file.read_text()), settings=settings, stop=StopSignal(), spark=spark)
+        own = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "1", "BACKFILL_MEMORY": "1g"}
+        log = tmp_path / "termination.log"
+        own |= {"BACKFILL_MODE": mode, "BACKFILL_CRASH_AT": dies_at, "BACKFILL_TERMINATION_LOG": str(log)}
+        done = subprocess.run(
+            [sys.executable, "-m", "backfill_spark", "-f", str(file)], env={**os.environ, **own}, capture_output=True,
+            text=True, check=False, timeout=300, start_new_session=True,
+        )  # fmt: skip
+        assert done.returncode == KILLED, done.stdout + done.stderr
+        assert not log.exists()
+        return None
+
+    return run, source, target
+
+
+class TestTheDriverOfAProcedure:
+    """One attempt performs one procedure; its termination message has the end."""
+
+    def test_continues_a_killed_switch_over_undoes_it_and_refuses_what_is_impossible(self, spark, pod):
+        """The attempt after a lost one has the same mode, and finds the mark in the source's log."""
+        run, source, target = pod
+
+        run("switch", dies_at="after_switch_step:6")
+        assert SWITCH in head_actions(spark, source).metadata["configuration"]
+        switched = run("switch")
+        undone = run("undo-switch")
+        refused = run("complete-switch")
+
+        assert (switched.exit_code, switched.ending.procedure.end) == (0, "Switched")
+        assert ids_in(target) == ids_in(source)
+        assert (undone.exit_code, undone.ending.procedure.end) == (0, "Undone")
+        assert FENCED not in str(head_actions(spark, source).protocol)
+        assert (refused.exit_code, refused.ending.reason, refused.ending.procedure.end) == (
+            34,
+            "SwitchBlocked",
+            "Refused",
+        )
+        assert Ending.read(refused.ending.text()) == refused.ending
+
+        again = run("switch")
+
+        assert again.ending.receipt.equal
+        assert again.ending.procedure.version == head_actions(spark, source).version - 2
+        assert 0 < again.ending.procedure.unavailable_ms < 60_000
+        assert run("complete-switch").ending.procedure.end == "Completed"
+        impossible = run("switch", after="Exit")
+        assert (impossible.exit_code, impossible.ending.reason, impossible.ending.procedure) == (
+            20,
+            "InvalidSpec",
+            None,
+        )
