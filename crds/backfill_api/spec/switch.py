@@ -60,7 +60,7 @@ class SwitchSpec(Model):
 
     when: Literal["Manual", "WhenVerified"] = "Manual"
     """On a cluster. `Manual`: after the annotation `backfill.dev/switch-requested`. `WhenVerified`: once the target has caught up and
-    the newest receipt is equal; after an undo never again."""
+    the newest receipt is equal, which is taken if there is none; after an undo never again."""
 
     flip: FlipSpec = FlipSpec()
     """Change of the name under which readers and writers find the table."""

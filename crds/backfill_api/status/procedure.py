@@ -10,6 +10,7 @@ from backfill_api.model import Model
 from backfill_api.spec.bounds import Count, Message, Moment
 
 ProcedureKind = Literal["Switch", "UndoSwitch", "CompleteSwitch", "Repair"]
+Place = Literal["Source", "Between", "Target", "Released"]
 Word = Annotated[str, Field(max_length=64)]
 
 
@@ -20,7 +21,8 @@ class ProcedureEnd(Model):
     """The procedure."""
 
     end: Word
-    """Of a switch-over: Refused, Following, Switched, Undone, Completed or Interrupted; of a repair: Refused, Repaired or Equal."""
+    """Of a switch-over: Refused, Nothing (there is none to undo or to complete), Following, Switched, Undone, Completed or Interrupted;
+    of a repair: Repaired or Equal."""
 
     version: Count | None = None
     """Version of the source at which it stands still, or of the target that contains the repair; absent: none."""
@@ -53,8 +55,9 @@ class SwitchRun(Model):
     state: Word
     """`Running`, `Switched`, `Undone`, `Completed`, `Refused` (it began nothing, or gave up), or `Interrupted` (a user must act)."""
 
-    place: Literal["Source", "Between", "Target"] = "Source"
-    """The table that readers and writers use. `Between`: a switch-over or its undo is not finished, and the source is read-only."""
+    place: Place = "Source"
+    """The table that readers and writers use. `Between`: a switch-over or its undo is not finished, and the source is read-only.
+    `Released`: the target, and there is no undo."""
 
     automatic: bool = False
     """True if `spec.switch.when: WhenVerified` requested it."""

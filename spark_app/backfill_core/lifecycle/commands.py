@@ -24,6 +24,7 @@ from backfill_core.lifecycle.inputs.all_jobs import switch_claim
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
 from backfill_core.lifecycle.inputs.desired import Desired
+from backfill_core.lifecycle.inputs.procedures import wants_receipt
 
 RESEND_S = 1.0
 REFUSAL_CHARACTERS_MAX = 1024
@@ -72,6 +73,8 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
         if token and token != control.verify_token:
             new.append(Command(type="Verify"))
             control = control.model_copy(update={"verify_token": token})
+        elif wants_receipt(context, control):
+            new.append(Command(type="Verify"))
         # A command above corrects each difference, so from here on these are the requested controls.
         control = control.model_copy(update=context.desired.controls | {"then": context.desired.then})
     if new:

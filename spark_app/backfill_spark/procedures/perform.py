@@ -12,7 +12,7 @@ from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import ProcedureEnd, ProcedureKind
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED, BackfillError, VerificationFailedError
 from backfill_core.switch_over.requests import refused_switch
-from backfill_core.switch_over.steps import End, Goal
+from backfill_core.switch_over.steps import End, Goal, Step
 from backfill_spark.control.wire import to_api_receipt
 from backfill_spark.driver import termination_message
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
@@ -29,6 +29,9 @@ KINDS: Final[dict[str, ProcedureKind]] = {
     PROCEDURE_MODES[kind]: kind for kind in ("Switch", "UndoSwitch", "CompleteSwitch", "Repair")
 }
 GOALS: Final = {"Switch": Goal.SWITCH, "UndoSwitch": Goal.UNDO, "CompleteSwitch": Goal.COMPLETE}
+NOTHING: Final = "Nothing"
+"""End of an undo or a completion that found no switch-over."""
+
 STOPPED: Final = "stopped before the end; the next attempt begins again"
 
 
@@ -57,10 +60,11 @@ def perform(
         starting: Called before each step.
         spark: A session to use; by default, a session is opened and closed again.
     """
-    kind, ends = KINDS[settings.mode], list[End]()
+    kind, ends, steps = KINDS[settings.mode], list[End](), list[str]()
     with StepServer(settings, backfill.job_id, stop) as server:
 
         def announce(step: str) -> None:
+            steps.append(step)
             server.starting(step)
             starting(step)
 
@@ -68,16 +72,20 @@ def perform(
         try:
             ending = procedure.repair() if kind == "Repair" else procedure.switch(kind, ends.append)
         except StoppedEarly:
-            stopped = Ending(outcome="Stopped", reason="Stopped", message=STOPPED, procedure=_end(kind, ends))
+            stopped = Ending(outcome="Stopped", reason="Stopped", message=STOPPED, procedure=_end(kind, ends, steps))
             return Performed(stopped, EXIT_STOPPED)
         except BackfillError as error:
-            failed = termination_message.of_error(error).model_copy(update={"procedure": _end(kind, ends)})
+            failed = termination_message.of_error(error).model_copy(update={"procedure": _end(kind, ends, steps)})
             return Performed(failed, error.exit_code)
     return Performed(ending, EXIT_COMPLETE)
 
 
-def _end(kind: ProcedureKind, ends: list[End]) -> ProcedureEnd | None:
-    return ProcedureEnd(kind=kind, end=ends[-1].value) if ends else None
+def _end(kind: ProcedureKind, ends: list[End], steps: list[str]) -> ProcedureEnd | None:
+    """Return the end of a switch-over that did not reach its goal; `None` if it did not come to any."""
+    if not ends:
+        return None
+    nothing = ends[-1] is End.REFUSED and kind != "Switch" and not set(steps) & set(Step)
+    return ProcedureEnd(kind=kind, end=NOTHING if nothing else ends[-1].value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,8 @@ class _Procedure:
             spark=self.spark, stop=self.stop, starting=self.starting, ended=ended,
         )  # fmt: skip
         end = End.UNDONE if goal is Goal.UNDO else result.end
+        if end is End.SWITCHED and self.backfill.spec.switch.keep_source == "Released":
+            end = End.COMPLETED
         spent_s = result.unavailable_s
         detail = ProcedureEnd(
             kind=kind, end=end.value, version=None if result.fence is None else result.fence.version,

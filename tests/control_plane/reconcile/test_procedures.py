@@ -96,10 +96,9 @@ class TestARequestedSwitchOver:
             assert rig.status()["failures"] == 0
 
     async def test_equal_receipt_requests_it(self, rigs):
-        """`switch.when: WhenVerified` needs nobody who watches."""
+        """`switch.when: WhenVerified` needs nobody who watches: the operator requests the receipt, too."""
         async with rigs() as rig:
             await following(rig, switch={"when": "WhenVerified"})
-            rig.annotate(**{VERIFY_ANNOTATION: "now"})
             await working(rig, 2)
 
             assert mode(rig, 2) == "switch"

@@ -65,7 +65,7 @@ def procedure_of(status: BackfillStatus) -> ProcedureKind | None:
 
 def is_switched(status: BackfillStatus) -> bool:
     """Return whether readers and writers use the target, so that the job has nothing to do any more."""
-    return status.switch is not None and status.switch.place == "Target"
+    return status.switch is not None and status.switch.place in ("Target", "Released")
 
 
 def requested(context: Context) -> Request | None:
@@ -90,6 +90,17 @@ def _is_verified(context: Context) -> bool:
     return run is None or (run.state == "Refused" and run.place == "Source" and run.receipt_at != receipt.verified_at)
 
 
+def wants_receipt(context: Context, control: Control) -> bool:
+    """Return whether `switch.when: WhenVerified` needs a receipt of the whole source: there is none, and none is on its way."""
+    spec, receipt, progress = context.observation.spec, context.status.receipt, context.progress
+    if isinstance(spec, SpecRefused) or spec.switch.when != "WhenVerified" or context.status.switch is not None:
+        return False
+    under_way = control.verify_epoch is not None or any(sent.command.type == "Verify" for sent in control.pending)
+    if under_way or (receipt is not None and receipt.complete):
+        return False
+    return progress is not None and progress.caught_up and progress.lag_seconds <= MAX_LAG_S
+
+
 def refused(context: Context, request: Request) -> BackfillError | None:
     """Return why a procedure cannot begin, whatever its driver would find; `None` if it may."""
     spec, status = context.observation.spec, context.status
@@ -97,10 +108,14 @@ def refused(context: Context, request: Request) -> BackfillError | None:
     if isinstance(spec, SpecRefused):
         return None
     match request.kind:
+        case "Switch" | "UndoSwitch" | "CompleteSwitch" if place == "Released":
+            return SwitchBlockedError("the switch-over was completed.", hint="Move the table back with another job.")
         case "Switch" if place == "Target":
             return SwitchBlockedError(
                 "readers and writers use the target already.", hint="Undo or complete that switch-over."
             )
+        case "Switch" | "UndoSwitch" | "CompleteSwitch" if place == "Between":
+            return _unfinished(status, request.kind)
         case "Switch":
             return refused_switch(spec)
         case "Repair" if place != "Source":
@@ -116,6 +131,17 @@ def refused(context: Context, request: Request) -> BackfillError | None:
                 hint="Request one with the annotation backfill.dev/switch-requested.",
             )
     return None
+
+
+def _unfinished(status: BackfillStatus, kind: ProcedureKind) -> BackfillError | None:
+    """Return why an unfinished switch-over does not go on with another goal; an undo is always possible."""
+    goal = "Switch" if status.switch is None else status.switch.goal
+    if kind == "UndoSwitch" or GOALS[kind] == goal:
+        return None
+    annotation = ANNOTATIONS[OF_GOAL[goal]][0]
+    return SwitchBlockedError(
+        f"an earlier request is not finished: {goal}.", hint=f"Continue it with the annotation {annotation}."
+    )
 
 
 def waits(context: Context, request: Request) -> bool:
@@ -139,10 +165,14 @@ def answered(context: Context, request: Request, error: BackfillError | None = N
     if request.kind == "Repair":
         repair = RepairRun(state=state, start=now, end=end, reason=reason, message=message)
         return status.model_copy(update={"control": control, "repair": repair})
-    place = "Source" if status.switch is None else status.switch.place
+    before = status.switch
+    if before is not None and before.place == "Between" and error is not None:
+        kept = before.model_copy(update={"reason": reason, "message": message})
+        return status.model_copy(update={"control": control, "switch": kept})
+    place = "Source" if before is None else before.place
     run = SwitchRun(
         goal=GOALS[request.kind], state=state, place=place, automatic=not request.token, start=now, end=end,
-        reason=reason, message=message, version=None if status.switch is None else status.switch.version,
+        reason=reason, message=message, version=None if before is None else before.version,
         receipt_at=None if status.receipt is None else status.receipt.verified_at,
     )  # fmt: skip
     return status.model_copy(update={"control": control, "switch": run})

@@ -290,7 +290,7 @@ def _procedures(status: BackfillStatus) -> dict[str, Fact]:
     """Return what is known about a requested switch-over and a requested repair."""
     facts, run, repair = {}, status.switch, status.repair
     if run is not None:
-        shown = {"Source": "False", "Between": "Unknown", "Target": "True"}[run.place]
+        shown = {"Source": "False", "Between": "Unknown", "Target": "True", "Released": "True"}[run.place]
         reason = "Switching" if run.state == "Running" else run.reason
         message = ": ".join(filter(None, (run.step, run.message))) if run.state == "Running" else run.message
         facts[SWITCHED] = Fact(cast("Literal['True', 'False', 'Unknown']", shown), reason, message)

@@ -2,9 +2,10 @@
 
 end of a switch-over      table in use    what follows
 -----------------------   -------------   -----------------------------------------------------------------------------
-Switched, Completed       Target          the job is complete
+Switched                  Target          the job is complete
+Completed                 Released        the job is complete
 Undone                    Source          an ordinary attempt
-Refused, Following        as before       an ordinary attempt; nothing if the target is in use
+Refused, Nothing          as before       an ordinary attempt; nothing if the target is in use
 Interrupted               Between         an error that may pass: the same procedure again; another one: the job is failed
 none: the driver died     as before       the same procedure again
 
@@ -13,10 +14,8 @@ A repair that ended is followed by an ordinary attempt, or by nothing if the job
 
 from __future__ import annotations
 
-from typing import Literal
-
 from backfill_api.status.ending import Ending
-from backfill_api.status.procedure import ProcedureEnd, ProcedureKind
+from backfill_api.status.procedure import Place, ProcedureEnd, ProcedureKind
 from backfill_api.status.status import Attempt, BackfillStatus
 from backfill_core.lifecycle.inputs.procedures import short
 from backfill_core.lifecycle.inputs.termination import Termination
@@ -55,7 +54,7 @@ def termination_of(
             return Termination("Stopped", REPAIR_REFUSED, termination.message, code)
         case "Refused" if place == "Source":
             return Termination("Stopped", SWITCH_REFUSED, termination.message, code)
-        case "Refused" if place == "Target":
+        case "Refused" if place in ("Target", "Released"):
             return Termination("Complete", SWITCH_REFUSED, termination.message, code)
         case "Refused" | "Interrupted":
             return Termination("Final", termination.reason, termination.message, code)
@@ -81,11 +80,14 @@ def _end_of(status: BackfillStatus, kind: ProcedureKind, ending: Ending | None, 
     end = "" if detail is None or detail.kind != kind else detail.end
     if end in ("Switched", "Undone", "Completed", "Repaired", "Equal"):
         return end
+    if end == "Nothing" and run is not None and run.attempts:
+        # The attempt that undid or completed it was lost before its report arrived.
+        return "Undone" if kind == "UndoSwitch" else "Completed"
     if end == "Following" and termination.outcome == "Complete":
         return "Undone"  # only a fence was there to undo
     if termination.outcome == "Stopped":
         return ""  # the driver was asked to stop: the next one begins again
-    if end in ("Following", "Refused"):
+    if end in ("Following", "Refused", "Nothing"):
         # What a repair meets may pass; a switch-over refuses writes, so it is not tried again by itself.
         return "" if kind == "Repair" and termination.outcome == "Retry" else "Refused"
     if termination.outcome != "Final":
@@ -102,21 +104,22 @@ def _with_switch(
 ) -> BackfillStatus:
     run = status.switch
     assert run is not None
-    place: Literal["Source", "Between", "Target"] = run.place
+    place: Place = run.place
     if end in ("Switched", "Completed"):
-        place = "Target"
+        place = "Target" if end == "Switched" else "Released"
     elif end == "Undone":
         place = "Source"
     elif end == "Interrupted" or (detail is not None and detail.end == "Interrupted"):
         place = "Between"
-    good = end in ("Switched", "Undone", "Completed")
-    over = good or end == "Refused"
-    state = end or "Running"
+    good, over = end in ("Switched", "Undone", "Completed"), end not in ("", "Interrupted")
+    state, goal = end or "Running", run.goal
+    if goal == "Undo" and end == "Switched":
+        state, good = "Refused", False  # others wrote to the target, so the name was flipped to it again
     if end == "Refused" and place == "Between":
-        state, over = "Interrupted", False
+        state, over, goal = "Interrupted", False, "Switch"
     version = run.version if detail is None or detail.version is None else detail.version
     update = {
-        "state": state, "place": place, "end": timestamp if over else None, "attempts": run.attempts + 1,
+        "state": state, "goal": goal, "place": place, "end": timestamp if over else None, "attempts": run.attempts + 1,
         "reason": end if good else termination.reason, "message": "" if good else short(termination.message),
         "version": version, "unavailable_ms": run.unavailable_ms if detail is None else detail.unavailable_ms,
     }  # fmt: skip

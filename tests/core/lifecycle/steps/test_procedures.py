@@ -263,6 +263,34 @@ class TestAfterTheSwitchOver:
         assert (refused.status.switch.state, refused.status.switch.place) == ("Refused", "Target")
         assert (later.status.phase, launches(later)) == ("Succeeded", [])
 
+    def test_an_undo_whose_report_was_lost_is_found_done(self) -> None:
+        """The next attempt finds nothing to undo, and the job must follow its source."""
+        rests, _ = switched()
+        wish = replace(rests, annotations={SWITCH_ANNOTATION: "a", UNDO_SWITCH_ANNOTATION: "u"})
+        gone, lost = over(wish, checked(wish), None, 137)
+        wish = after(gone, lost, pods=(), live=True)
+        begun = checked(wish, T0 + 600_000)
+        gone, undone = over(wish, begun, "Nothing", 34, reason="SwitchBlocked", message="nothing.")
+        again = checked(after(gone, undone, pods=(), live=True))
+
+        assert undone.status.switch is not None
+        assert (undone.status.switch.state, undone.status.switch.place) == ("Undone", "Source")
+        assert launches(again)[0][1] is None
+
+    def test_an_unfinished_undo_stays_the_goal(self) -> None:
+        """Another goal is refused by the log of the source, so it must not replace the one that can go on."""
+        rests, _ = switched()
+        wish = replace(rests, annotations={SWITCH_ANNOTATION: "a", UNDO_SWITCH_ANNOTATION: "u"})
+        gone, broken = over(wish, checked(wish), "Interrupted", 35, reason="FlipFailed", message="no right.")
+        wish = after(gone, broken, pods=(), live=True, annotations={SWITCH_ANNOTATION: "b"})
+        other = checked(wish)
+        restarted = checked(after(wish, other, annotations={RESTART_ANNOTATION: "r"}, live=True))
+
+        assert launches(other) == []
+        assert other.status.switch is not None
+        assert (other.status.switch.goal, other.status.switch.place) == ("Undo", "Between")
+        assert [procedure for _, procedure in launches(restarted)] == ["UndoSwitch"]
+
     def test_a_completed_one_ends_the_job(self) -> None:
         """There is no undo any more; the source is nobody's."""
         rests, _ = switched()
@@ -299,10 +327,23 @@ class TestWhenVerified:
         assert begun.status.switch is not None
         assert begun.status.switch.automatic
 
-    @pytest.mark.parametrize("receipt", [None, DIFFERS, EQUAL.model_copy(update={"complete": False})])
-    def test_without_one_nothing_begins(self, receipt: ReceiptSummary | None) -> None:
-        """A difference must be repaired first."""
-        assert commands(checked(self.with_receipt(receipt))) == []
+    @pytest.mark.parametrize("receipt", [None, EQUAL.model_copy(update={"complete": False})])
+    def test_a_receipt_of_everything_is_requested_once(self, receipt: ReceiptSummary | None) -> None:
+        """A job that follows takes none by itself."""
+        wish = self.with_receipt(receipt)
+        asked = checked(wish)
+        behind = checked(replace(wish, report=replace(report(caught_up=False), heard_ms=T0)))
+        again = checked(after(wish, asked))
+
+        assert commands(asked) == ["Verify"]
+        assert commands(behind) == []
+        assert asked.status.control is not None
+        assert again.status.control is not None
+        assert again.status.control.desired_revision == asked.status.control.desired_revision
+
+    def test_a_difference_begins_nothing(self) -> None:
+        """It must be repaired first."""
+        assert commands(checked(self.with_receipt(DIFFERS))) == []
 
     def test_a_refused_one_needs_a_newer_receipt(self) -> None:
         """Each try refuses writes for a while, so it is not repeated without a reason."""

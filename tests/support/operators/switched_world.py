@@ -1,0 +1,123 @@
+"""A cluster whose Backfill is switched over, and back, by drivers that may die between any two steps.
+
+The place of the name is outside of the operator: it is in the log of the source. An ordinary driver that starts while the name has left
+the source would find a target without a state, so this is a violation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from support.operators.observations import spec
+from support.operators.world import World
+
+from backfill_api.names import (
+    COMPLETE_SWITCH_ANNOTATION,
+    REPAIR_ANNOTATION,
+    RESTART_ANNOTATION,
+    SWITCH_ANNOTATION,
+    UNDO_SWITCH_ANNOTATION,
+)
+from backfill_api.status.ending import Ending
+from backfill_api.status.procedure import ProcedureEnd, ProcedureKind
+from backfill_api.status.progress import Progress
+from backfill_api.status.receipt import ReceiptSummary
+from backfill_core.lifecycle.actions import LaunchDriver
+from backfill_core.lifecycle.observation import DriverPod, DriverReport
+
+REQUESTS = (SWITCH_ANNOTATION, SWITCH_ANNOTATION, UNDO_SWITCH_ANNOTATION, COMPLETE_SWITCH_ANNOTATION, REPAIR_ANNOTATION)
+BLOCKED, FLIP_FAILED = 34, 35
+
+
+class SwitchedWorld(World):
+    """A world with a source that can be fenced, and a name."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        assert self.cr is not None
+        self.cr = replace(self.cr, spec=spec(after="Follow"))
+        self.work_wanted = 10**9
+        self.stage = "Source"
+        """`Source`, `Fenced`, `Flipping`, `Target`, `Undoing` or `Completed`, as the log of the source has it."""
+
+        self.procedures: dict[str, ProcedureKind | None] = {}
+        self.ends: list[str] = []
+        """Ends of procedures."""
+
+    def request(self) -> None:
+        """Request a random procedure."""
+        self.annotate(self.chance.choice(REQUESTS), str(self.now_ms))
+
+    def restart(self) -> None:
+        """Request a restart, which also continues a failed job."""
+        self.annotate(RESTART_ANNOTATION, f"again at {self.now_ms}")
+
+    def _create(self, action: LaunchDriver) -> None:
+        before = self.uids
+        super()._create(action)
+        if self.uids != before:
+            self.procedures[f"pod-{self.uids}"] = action.procedure
+            assert action.procedure is not None or self.stage == "Source", f"an ordinary attempt at {self.stage}"
+
+    def _lived(self, pod: DriverPod) -> DriverPod:
+        kind, stops = self.procedures.get(pod.uid), self.drivers[pod.uid].stopping or pod.deletion_ms is not None
+        if kind is None or pod.over or not pod.ready or (self.faults and self.chance.random() < 0.1):
+            return super()._lived(pod)
+        if stops and kind == "Switch" and self.stage in ("Source", "Fenced"):
+            self.stage = "Source"
+            return self._performed(pod, kind, "Following", 10)
+        return self._step(pod, kind)
+
+    def _step(self, pod: DriverPod, kind: ProcedureKind) -> DriverPod:
+        unlucky = self.faults and self.chance.random() < 0.15
+        match kind, self.stage:
+            case "Repair", _:
+                return self._performed(pod, kind, "Repaired", 0)
+            case "Switch", "Source":
+                self.stage = "Fenced"
+                return pod
+            case "Switch", "Fenced" if unlucky:
+                self.stage = "Source"
+                return self._performed(pod, kind, "Following", BLOCKED)
+            case "Switch", "Fenced":
+                self.stage = "Flipping"
+                return pod
+            case ("Switch", "Flipping") | ("UndoSwitch", "Undoing") if unlucky:
+                return self._performed(pod, kind, "Interrupted", FLIP_FAILED)
+            case "Switch", "Flipping" | "Target":
+                self.stage = "Target"
+                return self._performed(pod, kind, "Switched", 0)
+            case "UndoSwitch", "Target" | "Flipping" if unlucky:
+                return self._performed(pod, kind, "Refused", BLOCKED)
+            case "UndoSwitch", "Flipping" | "Target":
+                self.stage = "Undoing"
+                return pod
+            case "UndoSwitch", "Fenced" | "Undoing":
+                self.stage = "Source"
+                return self._performed(pod, kind, "Undone", 0)
+            case "CompleteSwitch", "Target":
+                self.stage = "Completed"
+                return self._performed(pod, kind, "Completed", 0)
+        nothing = kind != "Switch" and self.stage in ("Source", "Completed")
+        return self._performed(pod, kind, "Nothing" if nothing else "Refused", BLOCKED)
+
+    def _performed(self, pod: DriverPod, kind: ProcedureKind, end: str, code: int) -> DriverPod:
+        self.ends.append(end)
+        if self.faults and self.chance.random() < 0.1:
+            return self._ends(pod, None, disrupted=True)  # it died before it could report
+        stopped = code == 10 or end == "Repaired"
+        ending = Ending(
+            outcome="Stopped" if stopped else "Failed" if code else "Complete", reason="SwitchBlocked" if code else end,
+            procedure=ProcedureEnd(kind=kind, end=end, version=1),
+        )  # fmt: skip
+        return replace(self._ends(pod, code), ending=ending)
+
+    def _report(self) -> DriverReport | None:
+        plain = super()._report()
+        ready = next((pod for pod in self.pods.values() if pod.ready), None)
+        if plain is None or ready is None or plain.progress is None:
+            return None
+        if self.procedures.get(ready.uid) is not None:
+            return replace(plain, progress=Progress(reason="Draining"))
+        receipt = ReceiptSummary(target_version=1, rows=1, verified_at="2027-01-15T07:59:00Z")
+        return replace(plain, progress=plain.progress.model_copy(update={"caught_up": True}), receipt=receipt)
