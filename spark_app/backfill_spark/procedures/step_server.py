@@ -17,7 +17,7 @@ ONLY_STOP = "this attempt performs a procedure: it takes no command but Stop"
 
 
 class StepServer:
-    """Serves an operator while a procedure runs; the drivers of the procedure serve nobody."""
+    """Serves an operator while a procedure runs; the drivers of the procedure do not."""
 
     def __init__(self, settings: DriverSettings, job_id: str, stop: StopSignal) -> None:
         """Bind the address of the settings.
@@ -65,6 +65,6 @@ class StepServer:
 
 
 def without_operator(settings: DriverSettings) -> DriverSettings:
-    """Return the settings of a driver inside a procedure, which no operator commands."""
+    """Return the settings of a driver inside a procedure, without an operator."""
     alone = {"control_bind": LOOPBACK, "control_port": 0, "control_tls_dir": None, "control_token_file": None}
     return settings.model_copy(update=alone | {"operator_attempt": None, "termination_log": None, "mode": "run"})

@@ -39,7 +39,7 @@ async def working(rig, attempt):
 
 def shown(rig, type_):
     """Return a condition."""
-    return next((one for one in rig.status().get("conditions", ()) if one["type"] == type_), {})
+    return next((found for found in rig.status().get("conditions", ()) if found["type"] == type_), {})
 
 
 class TestARequestedSwitchOver:
@@ -96,7 +96,7 @@ class TestARequestedSwitchOver:
             assert rig.status()["failures"] == 0
 
     async def test_equal_receipt_requests_it(self, rigs):
-        """`switch.when: WhenVerified` needs nobody who watches: the operator requests the receipt, too."""
+        """`switch.when: WhenVerified` needs no user who watches: the operator requests the receipt, too."""
         async with rigs() as rig:
             await following(rig, switch={"when": "WhenVerified"})
             await working(rig, 2)

@@ -1,14 +1,16 @@
 """A cluster whose Backfill is switched over, and back, by drivers that may die between any two steps.
 
 The place of the name is outside of the operator: it is in the log of the source. An ordinary driver that starts while the name has left
-the source would find a target without a state, so this is a violation.
+the source would find a target without a state, so this is a violation. Below the world are observations for single decisions.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from support.operators.observations import spec
+from support.operators.lifecycle_space import STATUSES
+from support.operators.observations import T0, after, checked, ended, observed, report, running, spec
 from support.operators.world import World
 
 from backfill_api.names import (
@@ -22,8 +24,8 @@ from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import ProcedureEnd, ProcedureKind
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import ReceiptSummary
-from backfill_core.lifecycle.actions import LaunchDriver
-from backfill_core.lifecycle.observation import DriverPod, DriverReport
+from backfill_core.lifecycle.actions import Decision, LaunchDriver, SendCommand
+from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
 
 REQUESTS = (SWITCH_ANNOTATION, SWITCH_ANNOTATION, UNDO_SWITCH_ANNOTATION, COMPLETE_SWITCH_ANNOTATION, REPAIR_ANNOTATION)
 BLOCKED, FLIP_FAILED = 34, 35
@@ -121,3 +123,65 @@ class SwitchedWorld(World):
             return replace(plain, progress=Progress(reason="Draining"))
         receipt = ReceiptSummary(target_version=1, rows=1, verified_at="2027-01-15T07:59:00Z")
         return replace(plain, progress=plain.progress.model_copy(update={"caught_up": True}), receipt=receipt)
+
+
+# -------------------------------------------------------------- single decisions
+FOLLOWS = spec(after="Follow")
+EQUAL = ReceiptSummary(target_version=3, rows=100, verified_at="2027-01-15T07:59:00Z")
+DIFFERS = EQUAL.model_copy(update={"mismatches": 2})
+
+
+def follows(**fields: Any) -> Observation:
+    """Return a Backfill whose driver has caught up."""
+    number = fields.pop("attempt", 1)
+    given: dict[str, Any] = {
+        "spec": FOLLOWS,
+        "status": STATUSES["running"].model_copy(update={"receipt": EQUAL}),
+        "pods": (running(number),),
+        "report": replace(report(number, caught_up=True), heard_ms=T0),
+    }
+    return observed(**(given | fields))
+
+
+def launches(decision: Decision) -> list[tuple[int, str | None]]:
+    """Return the launched attempts: number and procedure."""
+    return [(action.attempt, action.procedure) for action in decision.actions if isinstance(action, LaunchDriver)]
+
+
+def commands(decision: Decision) -> list[str]:
+    """Return the types of the commands that are sent."""
+    return [action.request.command.type for action in decision.actions if isinstance(action, SendCommand)]
+
+
+def stopped(wish: Observation) -> tuple[Observation, Decision]:
+    """Return the Backfill after its driver has stopped for a procedure, and the decision that launches the procedure."""
+    asked = checked(wish)
+    assert commands(asked) == ["Stop"]
+    number = asked.status.attempts
+    end = checked(after(wish, asked, pods=(ended(10, number),), report=None))
+    at_rest = after(wish, end, pods=(), report=None, live=True)
+    return at_rest, checked(at_rest)
+
+
+def over(wish: Observation, begun: Decision, end: str | None, code: int, **fields: Any) -> tuple[Observation, Decision]:
+    """Return the Backfill after the end of a procedure's attempt, and the decision about it."""
+    attempt = begun.status.attempt
+    assert attempt is not None
+    kind = attempt.procedure
+    assert kind is not None
+    up = replace(running(attempt.number), ready=False)
+    works = replace(report(attempt.number, table_version=None, reason="Draining"), heard_ms=T0)
+    seen = checked(after(wish, begun, pods=(up,), report=works))
+    detail = None if end is None else ProcedureEnd(kind=kind, end=end, version=412, unavailable_ms=2400)
+    outcome = fields.pop("outcome", "Complete" if code == 0 else "Stopped" if code == 10 else "Failed")
+    ending = None if code == 137 else Ending(outcome=outcome, procedure=detail, **fields)
+    past = replace(ended(code, attempt.number), ending=ending)
+    gone = after(wish, seen, pods=(past,), report=None, live=True)
+    return gone, checked(gone)
+
+
+def switched() -> tuple[Observation, Decision]:
+    """Return a Backfill whose switch-over has succeeded."""
+    wish, begun = stopped(follows(annotations={SWITCH_ANNOTATION: "a"}))
+    gone, done = over(wish, begun, "Switched", 0)
+    return after(gone, done, pods=(), live=True), done

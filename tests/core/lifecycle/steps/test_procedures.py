@@ -1,4 +1,4 @@
-"""Switch-overs and repairs of a Backfill: an attempt of its own performs each, and the job goes on after it."""
+"""Switch-overs of a Backfill: an attempt of its own performs each, and the job goes on after it."""
 
 from __future__ import annotations
 
@@ -6,94 +6,32 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import (
     T0,
     after,
     checked,
     conditions,
-    ended,
-    observed,
     reason,
     report,
     running,
     spec,
 )
+from support.operators.switched_world import (
+    commands,
+    follows,
+    launches,
+    over,
+    stopped,
+    switched,
+)
 
 from backfill_api.names import (
     COMPLETE_SWITCH_ANNOTATION,
     REFRESH_ANNOTATION,
-    REPAIR_ANNOTATION,
     RESTART_ANNOTATION,
     SWITCH_ANNOTATION,
     UNDO_SWITCH_ANNOTATION,
 )
-from backfill_api.status.ending import Ending
-from backfill_api.status.procedure import ProcedureEnd
-from backfill_api.status.receipt import ReceiptSummary
-from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.actions import Decision, LaunchDriver, SendCommand
-from backfill_core.lifecycle.observation import Observation
-
-FOLLOWS = spec(after="Follow")
-EQUAL = ReceiptSummary(target_version=3, rows=100, verified_at="2027-01-15T07:59:00Z")
-DIFFERS = EQUAL.model_copy(update={"mismatches": 2})
-
-
-def follows(**fields: Any) -> Observation:
-    """Return a Backfill whose driver has caught up."""
-    number = fields.pop("attempt", 1)
-    given: dict[str, Any] = {
-        "spec": FOLLOWS,
-        "status": STATUSES["running"].model_copy(update={"receipt": EQUAL}),
-        "pods": (running(number),),
-        "report": replace(report(number, caught_up=True), heard_ms=T0),
-    }
-    return observed(**(given | fields))
-
-
-def launches(decision: Decision) -> list[tuple[int, str | None]]:
-    """Return the launched attempts: number and procedure."""
-    return [(action.attempt, action.procedure) for action in decision.actions if isinstance(action, LaunchDriver)]
-
-
-def commands(decision: Decision) -> list[str]:
-    """Return the types of the commands that are sent."""
-    return [action.request.command.type for action in decision.actions if isinstance(action, SendCommand)]
-
-
-def stopped(wish: Observation) -> tuple[Observation, Decision]:
-    """Return the Backfill after its driver has stopped for a procedure, and the decision that launches the procedure."""
-    asked = checked(wish)
-    assert commands(asked) == ["Stop"]
-    number = asked.status.attempts
-    end = checked(after(wish, asked, pods=(ended(10, number),), report=None))
-    at_rest = after(wish, end, pods=(), report=None, live=True)
-    return at_rest, checked(at_rest)
-
-
-def over(wish: Observation, begun: Decision, end: str | None, code: int, **fields: Any) -> tuple[Observation, Decision]:
-    """Return the Backfill after the end of a procedure's attempt, and the decision about it."""
-    attempt = begun.status.attempt
-    assert attempt is not None
-    kind = attempt.procedure
-    assert kind is not None
-    up = replace(running(attempt.number), ready=False)
-    works = replace(report(attempt.number, table_version=None, reason="Draining"), heard_ms=T0)
-    seen = checked(after(wish, begun, pods=(up,), report=works))
-    detail = None if end is None else ProcedureEnd(kind=kind, end=end, version=412, unavailable_ms=2400)
-    outcome = fields.pop("outcome", "Complete" if code == 0 else "Stopped" if code == 10 else "Failed")
-    ending = None if code == 137 else Ending(outcome=outcome, procedure=detail, **fields)
-    past = replace(ended(code, attempt.number), ending=ending)
-    gone = after(wish, seen, pods=(past,), report=None, live=True)
-    return gone, checked(gone)
-
-
-def switched() -> tuple[Observation, Decision]:
-    """Return a Backfill whose switch-over has succeeded."""
-    wish, begun = stopped(follows(annotations={SWITCH_ANNOTATION: "a"}))
-    gone, done = over(wish, begun, "Switched", 0)
-    return after(gone, done, pods=(), live=True), done
 
 
 class TestARequestedSwitchOver:
@@ -292,7 +230,7 @@ class TestAfterTheSwitchOver:
         assert [procedure for _, procedure in launches(restarted)] == ["UndoSwitch"]
 
     def test_a_completed_one_ends_the_job(self) -> None:
-        """There is no undo any more; the source is nobody's."""
+        """There is no undo any more, and the source accepts writes."""
         rests, _ = switched()
         wish = replace(rests, annotations={SWITCH_ANNOTATION: "a", COMPLETE_SWITCH_ANNOTATION: "c"})
         begun = checked(wish)
@@ -307,134 +245,3 @@ class TestAfterTheSwitchOver:
 
         assert commands(decision) == []
         assert reason(decision.status, "Switched") == "SwitchBlocked"
-
-
-class TestWhenVerified:
-    """`switch.when: WhenVerified` requests the switch-over once the target is equal."""
-
-    AUTOMATIC = spec(after="Follow", switch={"when": "WhenVerified"})
-
-    def with_receipt(self, receipt: ReceiptSummary | None, **fields: Any) -> Observation:
-        """Return a Backfill that follows, with this receipt."""
-        status = STATUSES["running"].model_copy(update={"receipt": receipt, **fields})
-        return follows(spec=self.AUTOMATIC, status=status)
-
-    def test_an_equal_receipt_begins_it(self) -> None:
-        """Nobody must be awake."""
-        _, begun = stopped(self.with_receipt(EQUAL))
-
-        assert launches(begun) == [(2, "Switch")]
-        assert begun.status.switch is not None
-        assert begun.status.switch.automatic
-
-    @pytest.mark.parametrize("receipt", [None, EQUAL.model_copy(update={"complete": False})])
-    def test_a_receipt_of_everything_is_requested_once(self, receipt: ReceiptSummary | None) -> None:
-        """A job that follows takes none by itself."""
-        wish = self.with_receipt(receipt)
-        asked = checked(wish)
-        behind = checked(replace(wish, report=replace(report(caught_up=False), heard_ms=T0)))
-        again = checked(after(wish, asked))
-
-        assert commands(asked) == ["Verify"]
-        assert commands(behind) == []
-        assert asked.status.control is not None
-        assert again.status.control is not None
-        assert again.status.control.desired_revision == asked.status.control.desired_revision
-
-    def test_a_difference_begins_nothing(self) -> None:
-        """It must be repaired first."""
-        assert commands(checked(self.with_receipt(DIFFERS))) == []
-
-    def test_a_refused_one_needs_a_newer_receipt(self) -> None:
-        """Each try refuses writes for a while, so it is not repeated without a reason."""
-        wish, begun = stopped(self.with_receipt(EQUAL))
-        gone, refused = over(wish, begun, "Following", 48, reason="VerificationFailed", message="differ.")
-        again = checked(after(gone, refused, pods=(), live=True))
-        number = again.status.attempts
-        report_ = replace(report(number, caught_up=True), heard_ms=T0)
-        follows_again = after(gone, again, pods=(running(number),), report=report_)
-        quiet = checked(follows_again)
-        newer = EQUAL.model_copy(update={"verified_at": "2027-01-15T09:00:00Z"})
-        tried = checked(replace(follows_again, status=again.status.model_copy(update={"receipt": newer})))
-
-        assert commands(quiet) == []
-        assert commands(tried) == ["Stop"]
-
-    def test_after_an_undo_it_begins_no_more(self) -> None:
-        """A user went back on purpose."""
-        rests, _ = switched()
-        wish = replace(rests, spec=self.AUTOMATIC, annotations={SWITCH_ANNOTATION: "a", UNDO_SWITCH_ANNOTATION: "u"})
-        gone, undone = over(wish, checked(wish), "Undone", 0)
-        again = checked(after(gone, undone, pods=(), live=True))
-        number = again.status.attempts
-        report_ = replace(report(number, caught_up=True), heard_ms=T0)
-        newer = EQUAL.model_copy(update={"verified_at": "2027-01-16T09:00:00Z"})
-        status = again.status.model_copy(update={"receipt": newer})
-
-        assert commands(checked(replace(gone, status=status, pods=(running(number),), report=report_))) == []
-
-
-class TestARequestedRepair:
-    """Each new value of the annotation is one repair."""
-
-    def test_the_job_goes_on_after_it(self) -> None:
-        """The repair needs the target for itself."""
-        wish, begun = stopped(follows(annotations={REPAIR_ANNOTATION: "a"}))
-        gone, done = over(wish, begun, "Repaired", 0, outcome="Stopped", receipt=EQUAL)
-        again = checked(after(gone, done, pods=(), live=True))
-
-        assert launches(begun) == [(2, "Repair")]
-        assert done.status.repair is not None
-        assert (done.status.repair.state, done.status.repair.version) == ("Repaired", 412)
-        assert conditions(again.status)["Repaired"] == "True"
-        assert launches(again) == [(3, None)]
-
-    def test_a_failed_verification_can_be_repaired(self) -> None:
-        """That is what users repair most often."""
-        failed = observed(status=STATUSES["failed"], annotations={REPAIR_ANNOTATION: "a"}, live=True)
-
-        assert launches(checked(failed)) == [(2, "Repair")]
-
-    def test_a_complete_job_stays_complete(self) -> None:
-        """No further attempt is needed."""
-        complete = observed(status=STATUSES["complete"], annotations={REPAIR_ANNOTATION: "a"}, live=True)
-        begun = checked(complete)
-        gone, done = over(complete, begun, "Equal", 0)
-
-        assert launches(begun) == [(2, "Repair")]
-        assert done.status.repair is not None
-        assert (done.status.phase, done.status.repair.state) == ("Succeeded", "Equal")
-        assert launches(checked(after(gone, done, pods=(), live=True))) == []
-
-    def test_a_refused_one_is_no_failure_of_the_job(self) -> None:
-        """The job copies and follows as before."""
-        wish, begun = stopped(follows(annotations={REPAIR_ANNOTATION: "a"}))
-        gone, refused = over(wish, begun, None, 36, reason="NotRepairable", message="a topic.")
-        again = checked(after(gone, refused, pods=(), live=True))
-
-        assert (reason(refused.status, "Repaired"), refused.status.failures) == ("NotRepairable", 0)
-        assert launches(again) == [(3, None)]
-
-    def test_without_a_receipt_it_is_refused_without_an_attempt(self) -> None:
-        """Nothing states which version both sides should have."""
-        decision = checked(follows(annotations={REPAIR_ANNOTATION: "a"}, status=STATUSES["running"]))
-
-        assert (commands(decision), reason(decision.status, "Repaired")) == ([], "NotRepairable")
-
-
-class TestTwoRequests:
-    """Procedures are performed one after the other."""
-
-    def test_the_second_one_begins_after_the_first(self) -> None:
-        """No request is lost."""
-        wish, begun = stopped(follows(annotations={SWITCH_ANNOTATION: "a", REPAIR_ANNOTATION: "b"}))
-        gone, refused = over(wish, begun, "Following", 34, reason="SwitchBlocked", message="blocked.")
-        again = checked(after(gone, refused, pods=(), live=True))
-        number = again.status.attempts
-        ready = replace(report(number, caught_up=True), heard_ms=T0)
-        second = checked(after(gone, again, pods=(running(number),), report=ready))
-
-        assert isinstance(second.status, BackfillStatus)
-        assert commands(second) == ["Stop"]
-        assert second.status.repair is not None
-        assert second.status.repair.state == "Running"
