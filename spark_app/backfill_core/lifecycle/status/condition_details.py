@@ -286,17 +286,22 @@ def _verified(status: BackfillStatus) -> dict[str, Fact]:
     return {"Verified": Fact("True", "Equal")}
 
 
+def _word(reason: str) -> str:
+    """Return a reason that a condition can hold; users may edit a status."""
+    return reason if reason.isascii() and reason.isalnum() and reason[0].isalpha() else "Unexpected"
+
+
 def _procedures(status: BackfillStatus) -> dict[str, Fact]:
     """Return what is known about a requested switch-over and a requested repair."""
     facts, run, repair = {}, status.switch, status.repair
     if run is not None:
         shown = {"Source": "False", "Between": "Unknown", "Target": "True", "Released": "True"}[run.place]
-        reason = "Switching" if run.state == "Running" else run.reason
+        reason = "Switching" if run.state == "Running" else _word(run.reason)
         message = ": ".join(filter(None, (run.step, run.message))) if run.state == "Running" else run.message
         facts[SWITCHED] = Fact(cast("Literal['True', 'False', 'Unknown']", shown), reason, message)
     if repair is not None:
         running, good = repair.state == "Running", repair.state in ("Repaired", "Equal")
-        reason = "Repairing" if running else repair.reason
+        reason = "Repairing" if running else _word(repair.reason)
         facts[REPAIRED] = Fact("Unknown" if running else "True" if good else "False", reason, repair.message)
     return facts
 

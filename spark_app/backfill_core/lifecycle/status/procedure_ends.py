@@ -66,7 +66,8 @@ def with_end(
 ) -> BackfillStatus:
     """Return the status with the end of a procedure's attempt; a procedure that is not over stays `Running`."""
     kind = attempt.procedure
-    if kind is None or termination.outcome == "Rejected":
+    run = status.repair if kind == "Repair" else status.switch
+    if kind is None or run is None or termination.outcome == "Rejected":
         return status
     end, detail = _end_of(status, kind, ending, termination), None if ending is None else ending.procedure
     if kind == "Repair":
