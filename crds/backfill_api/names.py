@@ -82,6 +82,9 @@ KIND_LABEL: Final = f"{GROUP}/attempt-kind"
 ROLE_LABEL: Final = f"{GROUP}/role"
 """`driver` or `executor`."""
 
+WORKLOAD_LABEL: Final = f"{GROUP}/workload-of"
+"""Hash of the part of the spec from which a Workload of Kueue was created."""
+
 LAUNCHED_LABEL: Final = f"{GROUP}/launched-of"
 """Hash of the part of the spec that a driver pod was made of, on the pod."""
 

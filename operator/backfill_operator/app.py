@@ -33,12 +33,15 @@ from backfill_operator.kube.client import Call, Cluster
 from backfill_operator.kube.election import Election
 from backfill_operator.kube.errors import ApiError
 from backfill_operator.kube.event_recorder import EventRecorder
+from backfill_operator.kube.resources import WORKLOADS
 from backfill_operator.kube.server_clock import ServerClock, wall_ms
 from backfill_operator.manifests.attempt import Installation
 from backfill_operator.metrics import Metrics
+from backfill_operator.queues.feed import WorkloadFeed
+from backfill_operator.queues.workloads import Workloads
 from backfill_operator.reconcile.actions import ReconcileActions
 from backfill_operator.reconcile.driver_slots import DriverSlots
-from backfill_operator.reconcile.launcher import Launcher, manifests_of
+from backfill_operator.reconcile.launcher import Launcher, manifests_of, workloads_of
 from backfill_operator.reconcile.reconciler import Reconciler
 from backfill_operator.reconcile.status_writer import BackfillWriter
 from backfill_operator.reconcile.workqueue import RetryLaterError, WorkQueue
@@ -99,6 +102,10 @@ class Operator:
             watched=self.watched,
         )  # fmt: skip
         self.all_jobs, self.selection = self._own_watches(configuration)
+        self.workloads = WorkloadFeed(
+            self.cluster, settings, self.watched, open_session=self._sessions_of(configuration, WORKLOADS.plural),
+            enqueue=self.queue.add,
+        )  # fmt: skip
         self.reconciler = self._reconciler(writer, clock)
         self.election = Election(self.cluster, settings, now_ms=clock.now_ms) if settings.leader_election else None
         self.health = Health(settings, self.relist, self.election, self.metrics)
@@ -108,15 +115,17 @@ class Operator:
         self._registry = self._registry_of(configuration)
 
     def _reconciler(self, writer: BackfillWriter, clock: ServerClock) -> Reconciler:
-        launcher = Launcher(self.cluster, manifests_of(_installation(self.settings)))
+        installation = _installation(self.settings)
+        launcher = Launcher(self.cluster, manifests_of(installation))
+        workloads = Workloads(self.cluster, self.workloads, workloads_of(installation), clock.now_ms)
         executor = ReconcileActions(
-            cluster=self.cluster, cache=self.cache, drivers=self.drivers, launcher=launcher, writer=writer,
-            events=self.events, metrics=self.metrics, enqueue=self.queue.add,
+            cluster=self.cluster, cache=self.cache, drivers=self.drivers, launcher=launcher, workloads=workloads,
+            writer=writer, events=self.events, metrics=self.metrics, enqueue=self.queue.add,
             ensure_every_s=self.settings.relist_max_seconds, now_ms=clock.now_ms,
         )  # fmt: skip
         return Reconciler(
             cluster=self.cluster, cache=self.cache, drivers=self.drivers, executor=executor, events=self.events,
-            metrics=self.metrics, slots=self.slots, enqueue=self.queue.add, now_ms=clock.now_ms,
+            metrics=self.metrics, slots=self.slots, workloads=self.workloads, enqueue=self.queue.add, now_ms=clock.now_ms,
             pause_all=lambda: self.all_jobs.value,
         )  # fmt: skip
 
@@ -199,6 +208,7 @@ class Operator:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.executors.run(), name="executors")
                 group.create_task(self.all_jobs.run(), name="all jobs")
+                group.create_task(self.workloads.run(), name="workloads")
                 await self.queue.run(self.reconciler, self.settings.workers)
         finally:
             await self.drivers.close()

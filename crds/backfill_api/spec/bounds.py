@@ -18,6 +18,15 @@ Columns = Annotated[tuple[Column, ...], Field(max_length=64)]
 Sql = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=8192, pattern=r"\S")]
 Path = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=2048, pattern=r"\S")]
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=253, pattern=r"\S")]
+QueueName = Annotated[
+    str,
+    StringConstraints(
+        strict=True,
+        min_length=1,
+        max_length=253,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    ),
+]
 Value = Annotated[str, StringConstraints(strict=True, max_length=4096)]
 Settings = Annotated[dict[str, Value], Field(max_length=64)]
 

@@ -14,7 +14,7 @@ from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
 from backfill_api.spec.auto_throttle import SpecThrottle
-from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, Seconds, Sql
+from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, QueueName, Seconds, Sql
 from backfill_api.spec.order import Dependencies
 from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility
@@ -135,6 +135,9 @@ class BackfillSpec(Model):
 
     priority: Annotated[StrictInt, Field(ge=-1_000_000, le=1_000_000)] = 0
     """Order of waiting for a driver under the operator's limits: the higher one starts first. It ends no driver."""
+
+    queue: QueueName | None = None
+    """LocalQueue of Kueue that admits the driver and its executors together; default: none. Kueue's own priority of the job is `priority`."""
 
     depends_on: Dependencies = ()
     """Backfills of this namespace that must reach a condition before the first attempt."""

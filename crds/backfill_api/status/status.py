@@ -43,6 +43,7 @@ StopReason = Literal[
     "StartupTimeout",
     "SubmissionFailed",
     "ImageUnavailable",
+    "EvictedByQueue",
 ]
 Token = Annotated[str, Field(max_length=256)]
 
@@ -98,6 +99,9 @@ class Attempt(Model):
 
     committed: bool = False
     """True if its driver has committed since then, so that its loss starts a new count."""
+
+    workload_uid: Annotated[str, Field(max_length=64)] | None = None
+    """UID of the Workload of Kueue that admitted it; absent without `spec.queue`. It ends when this Workload is evicted."""
 
     executors_lost: Losses = ()
     """Executors that its driver reported as lost; they are in `lostExecutors` of the status."""

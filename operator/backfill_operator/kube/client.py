@@ -122,8 +122,8 @@ class Cluster:
         await self._http.close()
 
     # ------------------------------------------------------------ reads
-    async def get(self, resource: Resource, namespace: str, name: str) -> Raw | None:
-        """Return the current object; `None` if it does not exist."""
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> Raw | None:
+        """Return the current object, of no namespace if that is `None`; `None` if it does not exist."""
         try:
             return await self._request("get", "GET", resource, namespace, name, repeatable=True)
         except NotFoundError:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from backfill_api.resources import BACKFILLS, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS, SERVICES, Resource
+from backfill_api.resources import (
+    BACKFILLS,
+    CONFIG_MAPS,
+    EVENTS,
+    FLAVORS,
+    LEASES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    WORKLOADS,
+    Resource,
+)
 
 __all__ = [
-    "BACKFILLS", "BY_KIND", "CONFIG_MAPS", "EVENTS", "LEASES", "PODS", "SECRETS", "SERVICES", "Raw", "Resource", "key_of",
-    "resource_of",
+    "BACKFILLS", "BY_KIND", "CONFIG_MAPS", "EVENTS", "FLAVORS", "LEASES", "PODS", "SECRETS", "SERVICES", "WORKLOADS", "Raw",
+    "Resource", "key_of", "resource_of",
 ]  # fmt: skip
 
 Raw = dict[str, Any]

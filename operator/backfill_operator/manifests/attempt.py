@@ -47,6 +47,32 @@ class Installation:
 
 
 @dataclass(frozen=True, slots=True)
+class Placement:
+    """What a queue adds to the pods of one kind, so that they run where it reserved quota for them."""
+
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+
+    def with_more(self, more: Placement) -> Placement:
+        """Return the sum of two placements; the second one takes precedence."""
+        return Placement(
+            {**self.node_selector, **more.node_selector},
+            {**self.labels, **more.labels},
+            {**self.annotations, **more.annotations},
+            (*self.tolerations, *(item for item in more.tolerations if item not in self.tolerations)),
+        )
+
+    @property
+    def template(self) -> dict[str, Any]:
+        """A pod template with these values."""
+        made: dict[str, Any] = {"metadata": {"labels": dict(self.labels), "annotations": dict(self.annotations)}}
+        spec: dict[str, Any] = {"nodeSelector": dict(self.node_selector), "tolerations": list(self.tolerations)}
+        return made | {"spec": {name: value for name, value in spec.items() if value}}
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """An attempt to launch."""
 
@@ -72,6 +98,9 @@ class Launch:
 
     procedure: ProcedureKind | None = None
     """The procedure that the driver performs instead of running the job."""
+
+    driver_placement: Placement = Placement()
+    executor_placement: Placement = Placement()
 
     @property
     def image(self) -> str:

@@ -44,6 +44,7 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
         "pause",
         "suspend",
         "priority",
+        "queue",
         "dependsOn",
         "refresh",
         "scratch",

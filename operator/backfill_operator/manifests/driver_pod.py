@@ -1,7 +1,7 @@
 """The driver pod, and the template from which Spark makes executor pods.
 
-Four layers, later ones take precedence: defaults, the administrator's template, the spec's template within the limits of
-`pod_rules`, required values.
+Five layers, later ones take precedence: defaults, the administrator's template, the spec's template within the limits of
+`pod_rules`, the placement of a queue, required values.
 All pods meet the restricted Pod Security standard with any template: not root, no privileges, no capabilities, the
 runtime's seccomp profile, a read-only root file system with scratch volumes.
 """
@@ -120,7 +120,9 @@ def _pod(
             fleeting_paths(launch.spec, whole, path, container),
         )
     )
-    pod: dict[str, Any] = merge(merge(_defaults(container, launch.installation.user), whole), required(launch))
+    placed = launch.driver_placement if container == DRIVER_CONTAINER else launch.executor_placement
+    asked = merge(merge(_defaults(container, launch.installation.user), whole), placed.template)
+    pod: dict[str, Any] = merge(asked, required(launch))
     context = (template.get("spec") or {}).get("securityContext") or {}
     for name in IDS:
         if name in context and context[name] is None:

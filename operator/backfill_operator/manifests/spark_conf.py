@@ -71,9 +71,13 @@ def cores(launch: Launch) -> int:
     """Return the number of tasks that can run at once."""
     if launch.local:
         return driver_size(launch).cores
-    executor = launch.spec.executor
-    pods = executor.dynamic.max if executor.dynamic else _instances(launch)
-    return min(executor_size(launch).cores * pods, CORES_MAX)
+    return min(executor_size(launch).cores * executors_max(launch), CORES_MAX)
+
+
+def executors_max(launch: Launch) -> int:
+    """Return the largest number of executors."""
+    dynamic = launch.spec.executor.dynamic
+    return dynamic.max if dynamic else _instances(launch)
 
 
 def properties(launch: Launch) -> dict[str, str]:

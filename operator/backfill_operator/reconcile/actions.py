@@ -16,16 +16,21 @@ from dataclasses import dataclass
 from backfill_core.lifecycle.actions import (
     Action,
     AddFinalizer,
+    CreateWorkload,
     Decision,
     DeleteAttemptObjects,
     DeleteObject,
     DeletePod,
+    DeleteWorkload,
     EnsureObjects,
     EventNote,
+    FinishWorkload,
     LaunchDriver,
     PersistIntent,
     RefetchPods,
     RemoveFinalizer,
+    ReportPodsReady,
+    RequeueWorkload,
     SendCommand,
 )
 from backfill_core.lifecycle.naming import driver_name
@@ -38,6 +43,7 @@ from backfill_operator.kube.errors import ApiError, ConflictError, UnavailableEr
 from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.resources import PODS, Raw
 from backfill_operator.metrics import Metrics
+from backfill_operator.queues.workloads import Workloads
 from backfill_operator.reconcile.launcher import Launcher
 from backfill_operator.reconcile.soft_state import SoftState
 from backfill_operator.reconcile.status_writer import BackfillWriter
@@ -76,6 +82,7 @@ class ReconcileActions:
         cache: Cache,
         drivers: DriverPoller,
         launcher: Launcher,
+        workloads: Workloads,
         writer: BackfillWriter,
         events: EventRecorder,
         metrics: Metrics,
@@ -90,6 +97,7 @@ class ReconcileActions:
             cache: Updated with each pod that is created.
             drivers: Sends commands.
             launcher: Creates and deletes the objects of attempts.
+            workloads: Writes the Workloads of jobs with a queue.
             writer: Writes Backfills.
             events: Records Kubernetes events.
             metrics: Counts launches.
@@ -101,6 +109,7 @@ class ReconcileActions:
         self._cache = cache
         self._drivers = drivers
         self._launcher = launcher
+        self._workloads = workloads
         self._writer = writer
         self._events = events
         self._metrics = metrics
@@ -152,6 +161,8 @@ class ReconcileActions:
                 run.raw = await self._writer.set_finalizer(run.raw, there=False)
             case DeleteObject():
                 await self._writer.delete(run.raw)
+            case CreateWorkload() | DeleteWorkload() | RequeueWorkload() | FinishWorkload() | ReportPodsReady():
+                await self._workloads.execute(run.seen, action)
             case PersistIntent() | SendCommand() | EnsureObjects() | RefetchPods():
                 pass
         return True
@@ -161,7 +172,8 @@ class ReconcileActions:
         began, soft = time.monotonic(), run.soft
         try:
             soft.token_of = action.attempt
-            pod = await self._launcher.launch(run.seen, action, soft.token)
+            placements = await self._workloads.placements(run.seen)
+            pod = await self._launcher.launch(run.seen, action, soft.token, placements)
         except (ApiError, NoCertificateError) as error:
             soft.unanswered += 1
             if isinstance(error, UnavailableError) and soft.unanswered <= UNANSWERED_MAX:
@@ -212,7 +224,7 @@ class ReconcileActions:
         name = driver_name(run.seen.name, launched.attempt)
         # If the attempt and its objects have ended since the object was read, this write is a conflict.
         run.raw = await self._writer.write(run.raw, run.decision.status, fence=True)
-        await self._launcher.recreate(run.seen, launched, missing)
+        await self._launcher.recreate(run.seen, launched, missing, await self._workloads.placements(run.seen))
         if "Secret" in missing:
             message = (
                 f"Secret {name} was deleted: after its next restart the operator cannot command this driver; "

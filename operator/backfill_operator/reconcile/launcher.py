@@ -10,13 +10,14 @@ collision and is not changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 from backfill_api.names import BACKFILL_LABEL, EXECUTORS_LABEL, GROUP, KIND, UID_LABEL
 from backfill_core.cluster_rules.finding import Finding, ManifestRefusedError
-from backfill_core.lifecycle.actions import LaunchDriver
+from backfill_core.lifecycle.actions import CreateWorkload, LaunchDriver
 from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.naming import base_name, driver_name
 from backfill_core.lifecycle.observation import Observation, SpecRefused
@@ -25,12 +26,13 @@ from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import AlreadyExistsError, ApiError, RefusedError
 from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, PODS, SECRETS, SERVICES, Raw, Resource, resource_of
-from backfill_operator.manifests.attempt import Installation, Launch
+from backfill_operator.manifests.attempt import Installation, Launch, Placement
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod
 from backfill_operator.manifests.secret import Identity, secret, token_of
 from backfill_operator.manifests.service import service
 from backfill_operator.manifests.tried_executor import tried_executor
+from backfill_operator.manifests.workload import DRIVER_SET, EXECUTOR_SET, workload
 
 COLLISION = "NameCollision"
 JUDGED_S, JUDGED_MAX = 600.0, 1_000
@@ -57,14 +59,20 @@ class AttemptObjects:
     """A pod for a dry run, never created; `None` if there are no executors."""
 
 
-Manifests = Callable[[Observation, LaunchDriver, Credentials], AttemptObjects]
+Placements = Mapping[str, Placement]
+"""Placement of the pods of each pod set of a Workload, by its name."""
+
+NOWHERE: Final[Placements] = {}
+Manifests = Callable[[Observation, LaunchDriver, Credentials, Placements], AttemptObjects]
 """Builds the objects; pure. Raises a ManifestRefusedError if the spec requests a value that is not allowed."""
 
 
 def manifests_of(installation: Installation) -> Manifests:
     """Return the builder of this installation's attempts."""
 
-    def build(seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
+    def build(
+        seen: Observation, action: LaunchDriver, credentials: Credentials, placements: Placements = NOWHERE
+    ) -> AttemptObjects:
         if isinstance(seen.spec, SpecRefused):
             raise ManifestRefusedError(Finding("spec", "; ".join(seen.spec.errors), "correct it"))
         launch = Launch(
@@ -81,10 +89,24 @@ def manifests_of(installation: Installation) -> Manifests:
             until=action.until,
             refresh=action.refresh,
             procedure=action.procedure,
+            driver_placement=placements.get(DRIVER_SET, Placement()),
+            executor_placement=placements.get(EXECUTOR_SET, Placement()),
         )
         identity = Identity(credentials.certificate, credentials.key, credentials.token, credentials.rpc_secret)
         made = config_map(launch), secret(launch, identity), service(launch), driver_pod(launch)
         return AttemptObjects(*made, tried_executor(launch))
+
+    return build
+
+
+def workloads_of(installation: Installation) -> Callable[[Observation, CreateWorkload], Raw]:
+    """Return the builder of this installation's Workloads."""
+
+    def build(seen: Observation, action: CreateWorkload) -> Raw:
+        if isinstance(seen.spec, SpecRefused):
+            raise ManifestRefusedError(Finding("spec", "; ".join(seen.spec.errors), "correct it"))
+        number = 1 if seen.status.attempt is None else seen.status.attempt.number
+        return workload(Launch(seen.namespace, seen.name, seen.uid, number, action.kind, seen.spec, installation))
 
     return build
 
@@ -103,7 +125,9 @@ class Launcher:
         self._judged: dict[tuple[str, str, str], float] = {}
         """Time of the last successful dry run of such executors, by namespace, hash of the executor spec, and account."""
 
-    async def launch(self, seen: Observation, action: LaunchDriver, token: str) -> Raw:
+    async def launch(
+        self, seen: Observation, action: LaunchDriver, token: str, placements: Placements = NOWHERE
+    ) -> Raw:
         """Create an attempt's objects; return its pod.
 
         Repeating it after any failure is safe: existing objects are kept, or updated before the pod can read them.
@@ -112,6 +136,7 @@ class Launcher:
             seen: The observation that the launch was decided on.
             action: The attempt; it is recorded in the status.
             token: Authorizes commands to its driver; the status also records its hash.
+            placements: Where a queue places its pods.
 
         Raises:
             AlreadyExistsError: the pod exists, ours or not. With the reason `NameCollision`, another object has a name
@@ -119,7 +144,7 @@ class Launcher:
             RefusedError: the API server refused one of the objects.
             UnavailableError: a request had no response, so any of the objects may exist.
         """
-        made = self.build(seen, action, replace(await self._credentials.take(), token=token))
+        made = self.build(seen, action, replace(await self._credentials.take(), token=token), placements)
         if seen.namespace in self._refused_in:
             await self._cluster.create(PODS, seen.namespace, made.pod, dry_run=True)
         if made.executor is not None:
@@ -138,14 +163,16 @@ class Launcher:
         self._refused_in.discard(seen.namespace)
         return pod
 
-    def build(self, seen: Observation, action: LaunchDriver, credentials: Credentials) -> AttemptObjects:
+    def build(
+        self, seen: Observation, action: LaunchDriver, credentials: Credentials, placements: Placements = NOWHERE
+    ) -> AttemptObjects:
         """Build the objects.
 
         Raises:
             RefusedError: the objects cannot be built from this spec, for any reason; the status reports it.
         """
         try:
-            return self._manifests(seen, action, credentials)
+            return self._manifests(seen, action, credentials, placements)
         except ManifestRefusedError as refused:
             raise RefusedError(422, "Invalid", str(refused)) from refused
         except UNBUILDABLE as error:
@@ -243,14 +270,16 @@ class Launcher:
             [resource.kind for resource in kinds if await self._cluster.get(resource, seen.namespace, name) is None]
         )
 
-    async def recreate(self, seen: Observation, action: LaunchDriver, kinds: frozenset[str]) -> None:
+    async def recreate(
+        self, seen: Observation, action: LaunchDriver, kinds: frozenset[str], placements: Placements = NOWHERE
+    ) -> None:
         """Recreate the ConfigMap and the Service of a running attempt if they are among these kinds.
 
         Raises:
             ApiError: the API server refused one of them, or did not answer.
         """
         try:
-            made = self.build(seen, action, Credentials("", "", "", ""))
+            made = self.build(seen, action, Credentials("", "", "", ""), placements)
         except RefusedError:
             return  # the spec cannot be built any more; the next attempt reports that
         for item in (made.config_map, made.service):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from backfill_api.names import BACKFILL_LABEL, ROLE_LABEL
 from backfill_core.lifecycle.actions import RefetchPods
 from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_core.lifecycle.observation import DriverPod, Observation
+from backfill_core.lifecycle.observation import DriverPod, Observation, SpecRefused
 from backfill_operator.drivers.poller import DriverPoller
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.informer.executors import executors_of_driver
@@ -16,6 +16,7 @@ from backfill_operator.informer.parse import observation_of, pod_of
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import NotFoundError
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw
+from backfill_operator.queues.feed import WorkloadFeed
 from backfill_operator.reconcile.shared_targets import SharedTargets
 from backfill_operator.reconcile.soft_state import SoftState
 
@@ -31,6 +32,7 @@ class Observer:
         cache: Cache,
         drivers: DriverPoller,
         shared_targets: SharedTargets,
+        workloads: WorkloadFeed,
         enqueue: Callable[[Key], None],
     ) -> None:
         """Take the sources; `enqueue` requests a reconcile of a Backfill that is gone from the API server."""
@@ -38,6 +40,7 @@ class Observer:
         self._cache = cache
         self._drivers = drivers
         self._shared_targets = shared_targets
+        self._workloads = workloads
         self._enqueue = enqueue
 
     def observe(self, key: Key, raw: Raw, soft: SoftState) -> Observation:
@@ -48,7 +51,20 @@ class Observer:
         pods = self._cache.pods(key, driver_name(seen.name, number))
         token_hash = soft.token_hash(number if attempt is not None and attempt.state == "Planned" else None)
         report, shared_with = self._drivers.report(key, number), self._shared_targets.of(key)
-        return replace(seen, pods=pods, report=report, shared_with=shared_with, token_hash=token_hash)
+        seen = replace(seen, pods=pods, report=report, shared_with=shared_with, token_hash=token_hash)
+        return self._with_workload(key, seen)
+
+    def _with_workload(self, key: Key, seen: Observation) -> Observation:
+        """Add the Workload of a Backfill that has a queue, or had one."""
+        attempt = seen.status.attempt
+        queued = not isinstance(seen.spec, SpecRefused) and seen.spec.queue is not None
+        queued = queued or (attempt is not None and attempt.workload_uid is not None)
+        if not queued and not self._workloads.has_user(key):
+            return seen
+        workload, problem = self._workloads.observed(key, seen.uid)
+        if not queued and workload is None and not problem:
+            self._workloads.forget(key)
+        return replace(seen, workload=workload, queue_problem=problem)
 
     async def fetch_pods(self, seen: Observation, refetch: RefetchPods) -> tuple[DriverPod, ...]:
         """Fetch the pods with the Backfill's label, and the named one; update the cache with them."""

@@ -26,6 +26,7 @@ from backfill_operator.kube.event_recorder import EventRecorder
 from backfill_operator.kube.resources import Raw
 from backfill_operator.logs import log_context
 from backfill_operator.metrics import Metrics
+from backfill_operator.queues.feed import WorkloadFeed
 from backfill_operator.reconcile.actions import Execution, ReconcileActions
 from backfill_operator.reconcile.dependencies import Dependencies
 from backfill_operator.reconcile.driver_slots import DriverSlots
@@ -53,6 +54,7 @@ class Reconciler:
         events: EventRecorder,
         metrics: Metrics,
         slots: DriverSlots,
+        workloads: WorkloadFeed,
         enqueue: Callable[[Key], None],
         now_ms: Callable[[], int],
         pause_all: Callable[[], PauseAll | None],
@@ -67,6 +69,7 @@ class Reconciler:
             events: Records Kubernetes events.
             metrics: Measures reconciles.
             slots: Limits the number of drivers.
+            workloads: The Workloads of jobs with a queue.
             enqueue: Requests a reconcile of a Backfill.
             now_ms: Wall time in milliseconds.
             pause_all: Returns the switch for all jobs.
@@ -77,9 +80,10 @@ class Reconciler:
         self._events = events
         self._metrics = metrics
         self._slots = slots
+        self._workloads = workloads
         self._shared_targets = SharedTargets(cache, events, enqueue)
         self._dependencies = Dependencies(cache, enqueue)
-        self._observer = Observer(cluster, cache, drivers, self._shared_targets, enqueue)
+        self._observer = Observer(cluster, cache, drivers, self._shared_targets, workloads, enqueue)
         self._now_ms = now_ms
         self._pause_all = pause_all
         self._soft_states: dict[Key, SoftState] = {}
@@ -108,6 +112,7 @@ class Reconciler:
                     raw = await self._observer.fetch_whole(key)
                 later = await self._reconcile(key, raw)
                 if self._cache.index(key).over:
+                    self._workloads.forget(key)
                     self._soft_states.pop(key, None)  # it is only for launches, and thousands of Backfills are finished
                 return later
             except ConflictError as conflict:
@@ -141,6 +146,7 @@ class Reconciler:
         self._soft_states.pop(key, None)
         self._shared_targets.forget(key)
         self._slots.forget(key)
+        self._workloads.forget(key)
         self._drivers.leave(key)
 
     async def _reconcile(self, key: Key, raw: Raw) -> float | None:

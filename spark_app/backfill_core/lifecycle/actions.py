@@ -97,6 +97,47 @@ class DeleteAttemptObjects:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateWorkload:
+    """Create the job's Workload, which asks its queue for the pods of an attempt of this kind. An existing one is success."""
+
+    kind: AttemptKind
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWorkload:
+    """Delete the job's Workload if it still has this UID, which returns its quota."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueWorkload:
+    """Return the quota of an evicted Workload whose pods are gone. Kueue puts it into its queue again."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class FinishWorkload:
+    """Set the condition `Finished` of the job's Workload, which returns its quota."""
+
+    name: str
+    uid: str
+    succeeded: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPodsReady:
+    """Set the condition `PodsReady` of the job's Workload: Kueue may be configured to evict Workloads without it."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class AddFinalizer:
     """Add `backfill.dev/drain` under the observation's resourceVersion. The response has the resourceVersion for the status write."""
 
@@ -122,6 +163,11 @@ Action = (
     | AddFinalizer
     | RemoveFinalizer
     | DeleteObject
+    | CreateWorkload
+    | DeleteWorkload
+    | RequeueWorkload
+    | FinishWorkload
+    | ReportPodsReady
 )
 
 

@@ -28,6 +28,7 @@ from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import DriverPod, Observation
+from backfill_core.lifecycle.queue.quota import with_fence, workload_actions
 from backfill_core.lifecycle.refresh_times import next_refresh_in_ms, skipped_event, with_refresh_times
 from backfill_core.lifecycle.status.condition_details import (
     COMMIT_STALLED,
@@ -69,6 +70,7 @@ SIDECAR_ENDED: Final = "SidecarEnded"
 TOLD_ONCE: Final[Mapping[str, Literal["Normal", "Warning"]]] = {
     "SpecChanged": "Normal", PLAN_OUTDATED: "Normal", EXECUTORS_WAITING: "Warning", JAVA_SILENT: "Warning",
     COMMIT_STALLED: "Warning", "QuotaExceeded": "Warning", ALL_JOBS_PAUSED: "Normal",
+    "WaitingForQueue": "Normal", "QueueUnavailable": "Warning", "EvictedByQueue": "Normal",
 }  # fmt: skip
 """Reasons that come and go within a phase, so that no event about the phase reports them."""
 
@@ -87,6 +89,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
     result = dispatch(context).requeue_within(*lingering.values())
     if result.conditions is None:
         return Decision(observation.status, result.actions, _seconds(result.requeue_ms))
+    quota = workload_actions(context, result.status, result.conditions)
     details = _shared_target(observation, result.conditions) | _override_ignored(context)
     conditions = result.conditions.with_details(details)
     before, generation = observation.status.conditions, observation.generation
@@ -102,7 +105,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
     )
     return Decision(
         bounded(status),
-        result.actions,
+        with_fence(result.actions, quota),
         _seconds(result.requeue_ms),
         (
             *_events(context, conditions, status.attempt),

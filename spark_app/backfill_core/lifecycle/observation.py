@@ -18,6 +18,7 @@ from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import AttemptKind, BackfillStatus
 from backfill_api.wire import Ack
 from backfill_core.lifecycle.inputs.dependencies import ObservedDependency
+from backfill_core.lifecycle.queue.workload import ObservedWorkload
 
 PodPhase = Literal["Pending", "Running", "Succeeded", "Failed", "Unknown"]
 
@@ -202,6 +203,12 @@ class Observation:
 
     dependency_cycle: tuple[str, ...] = ()
     """Names of the Backfills that wait for each other, from this one on; empty without a cycle."""
+
+    workload: ObservedWorkload | None = None
+    """The Workload of Kueue with its name; `None` if none exists."""
+
+    queue_problem: str = ""
+    """Reason why the Workloads are not known, so that `workload` says nothing; empty if they are known."""
 
     live: bool = False
     """True if `pods` were read from the API server for this observation, false if they come from the cache."""

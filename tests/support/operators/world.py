@@ -301,9 +301,9 @@ class World:
         if self.faults and self.past and self.chance.random() < 0.3:
             cr, pods = self.chance.choice(self.past)
         report = None if self.faults and self.chance.random() < 0.2 else self._report()
-        observation = replace(
-            cr, pods=pods, report=report, launch_failed=self.launch_failed, pause_all=self.pause_all
-        )  # fmt: skip
+        observation = self._seen(
+            replace(cr, pods=pods, report=report, launch_failed=self.launch_failed, pause_all=self.pause_all)
+        )
         decision = checked(observation, self.now_ms)
         if decision.actions and isinstance(decision.actions[0], RefetchPods):
             looked_at = decision.actions[0].executors_of
@@ -323,6 +323,10 @@ class World:
         except (RefusedError, ShellDiedError):
             pass
         self._count()
+
+    def _seen(self, observation: Observation) -> Observation:
+        """Return the observation with the objects that only some worlds have."""
+        return observation
 
     def _look_at_what_is_replaced(self, observation: Observation, decision: Decision) -> None:
         """Assert that an edit of the spec ends no driver whose executors run or wait for a node, however old the operator's cache is."""

@@ -20,6 +20,7 @@ from backfill_core.lifecycle.steps.step import (
     continues_after_end,
     delete_unretained,
     held_by_dependencies,
+    held_by_queue,
     held_launch,
     release,
     without_driver,
@@ -27,7 +28,7 @@ from backfill_core.lifecycle.steps.step import (
 
 NO_BACKOFF: Final = frozenset({
     "Suspended", "Restarted", "SpecChanged", "Planned", "Switching", "Repairing", "Undone", "SwitchRefused", "Repaired",
-    "RepairRefused",
+    "RepairRefused", "EvictedByQueue",
 })  # fmt: skip
 """Reasons of requested ends, edits included: the next attempt need not wait."""
 
@@ -109,7 +110,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         since = reconciling.last_transition_time if reconciling is not None else None
         look_ms = next_look_ms(context, since, first_ms=PLACE_FIRST_MS, last_ms=PLACE_LAST_MS)
         return result.requeue_within(look_ms, deadline_left_ms)
-    return Ended("Launchable", context)
+    return held_by_queue(context) or Ended("Launchable", context)
 
 
 def _finish(context: Context, conditions: ConditionSet) -> StepResult:

@@ -14,6 +14,7 @@ from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.inputs.procedures import procedure_of
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import LaunchFailed
+from backfill_core.lifecycle.queue.admission import admitted_by
 from backfill_core.lifecycle.status.conditions import MESSAGE_CHARACTERS_MAX, ConditionSet
 from backfill_core.lifecycle.steps.step import (
     PERSON_MS,
@@ -21,6 +22,7 @@ from backfill_core.lifecycle.steps.step import (
     StepResult,
     blocked_by,
     delete_unretained,
+    held_by_queue,
     held_launch,
     planning,
     refetch_pods,
@@ -69,6 +71,7 @@ def plan_attempt(context: Context) -> StepResult:
     attempt = Attempt(
         number=number, kind=kind, state="Planned", pod_name=driver_name(context.observation.name, number),
         start_time=context.timestamp, token_hashes=(token_hash,) if token_hash else None, procedure=procedure,
+        workload_uid=admitted_by(context),
     )  # fmt: skip
     status = status.model_copy(
         update={
@@ -92,7 +95,7 @@ def launch(context: Context) -> StepResult:
     blocked = blocked_by(context)
     if blocked is not None:
         return blocked
-    if (held := held_launch(context)) is not None:
+    if (held := held_launch(context) or held_by_queue(context)) is not None:
         return held
     failed = context.observation.launch_failed
     if failed is None or failed.attempt != attempt.number:
@@ -156,7 +159,9 @@ def _launch_again(context: Context, attempt: Attempt, conditions: ConditionSet) 
     hashes = _hashes_with(attempt.token_hashes, context.observation.token_hash)
     if hashes and len(hashes) > TOKEN_HASHES_MAX:
         return _replace_secret(context, attempt, conditions)
-    attempt = attempt.model_copy(update={"token_hashes": hashes})
+    attempt = attempt.model_copy(
+        update={"token_hashes": hashes, "workload_uid": admitted_by(context) or attempt.workload_uid}
+    )
     control = _as_launched(context, context.status.control or Control())
     result = _wait(replace(context, status=context.status.model_copy(update={"control": control})), attempt, conditions)
     # The attempt is or was on record already: without the fence, a stale observation could launch a finished one again.

@@ -32,6 +32,7 @@ from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
 from backfill_core.lifecycle.inputs.procedures import STOPS, answered, begun_beside_driver
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify, may_pass
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
+from backfill_core.lifecycle.queue.admission import EVICTED, describe_eviction, evicted
 from backfill_core.lifecycle.status import condition_details, losses
 from backfill_core.lifecycle.status.condition_details import COMMAND_REFUSED, EXECUTORS_WAITING, STALLED, executors_wait
 from backfill_core.lifecycle.status.conditions import ConditionSet
@@ -67,7 +68,8 @@ It reports this after less than a minute, and the whole must take no more than t
 
 STOPPING_PHASE: Final[dict[str, Phase]] = {
     "Suspended": "Suspending", "Deleted": "Terminating", "Restarted": "Launching", "DeadlineExceeded": "Running",
-    "Switching": "Launching", "Repairing": "Launching", "SpecChanged": "Launching", "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying", "ImageUnavailable": "Retrying",
+    "Switching": "Launching", "Repairing": "Launching", "SpecChanged": "Launching", "EvictedByQueue": "Launching",
+    "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying", "ImageUnavailable": "Retrying",
 }  # fmt: skip
 
 
@@ -115,7 +117,11 @@ def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Litera
 
 def _withdrawn(context: Context, attempt: Attempt) -> StopReason | None:
     """Return the reason why an attempt without a pod must not get one any more; `None` if it may."""
-    if attempt.stop is not None or context.policy.refused:
+    if attempt.stop is not None:
+        return None
+    if evicted(context, attempt):
+        return EVICTED
+    if context.policy.refused:
         return None
     if context.desired.suspend:
         return "Suspended"
@@ -171,6 +177,8 @@ def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReas
     policy = context.policy
     if context.observation.deletion_ms is not None:
         return "Deleted"
+    if evicted(context, attempt):
+        return EVICTED
     if policy.refused:
         return None
     if context.desired.suspend:
@@ -317,6 +325,8 @@ def _stopping(context: Context, pod: DriverPod, stop: StopRequest) -> ConditionS
     message = _why_waiting(pod) if reason in NOT_STARTED else "the driver stops at a barrier"
     if reason == "SpecChanged":
         message = _describe_replacement(pod)
+    if reason == EVICTED:
+        message = describe_eviction(context)
     before = context.condition("Reconciling")
     if not message and before is not None and before.reason in (reason, "Launching"):
         message = before.message  # a pod that is being deleted no longer has the reason why it did not start

@@ -17,6 +17,7 @@ from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.inputs.procedures import is_switched
 from backfill_core.lifecycle.inputs.termination import classify
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
+from backfill_core.lifecycle.queue.admission import wait_for_queue
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.protocol.after_end import follows_after_end, refused_refresh
@@ -132,6 +133,23 @@ def held_by_dependencies(context: Context) -> StepResult | None:
     since = before.last_transition_time if before is not None else None
     look_ms = next_look_ms(context, since, first_ms=DEPENDENCY_FIRST_MS, last_ms=DEPENDENCY_LAST_MS)
     return StepResult(context.status, without_driver(context, conditions)).requeue_within(look_ms)
+
+
+def held_by_queue(context: Context) -> StepResult | None:
+    """Return the result while the job's queue does not admit it; `None` if it does, or without a queue."""
+    wait = wait_for_queue(context)
+    if wait is None:
+        return None
+    make = ConditionSet.stalled if wait.needs_a_person else ConditionSet.reconciling
+    before = context.condition("Reconciling") or context.condition("Stalled")
+    since = before.last_transition_time if before is not None else None
+    look_ms = next_look_ms(context, since, first_ms=DEPENDENCY_FIRST_MS, last_ms=DEPENDENCY_LAST_MS)
+    # The deadline is for work, and counts from the launch, as for a Job that Kueue suspends.
+    status = context.status.model_copy(update={"start_time": None})
+    conditions = make("Pending", wait.reason, wait.message)
+    # The pod of a recorded attempt may exist already, although it was not seen.
+    actions = release(context) if context.attempt is None else ()
+    return StepResult(status, without_driver(context, conditions), actions).requeue_within(look_ms)
 
 
 def continues_after_end(context: Context) -> bool:
