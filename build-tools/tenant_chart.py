@@ -10,6 +10,7 @@ CHARTS = Path(__file__).parent.parent / "charts"
 OPERATOR, TENANT = CHARTS / "backfill-operator", CHARTS / "backfill-tenant"
 COPIES = (
     "templates/_helpers.tpl", "templates/_tenant.tpl", "files/operator-rules.yaml", "files/driver-rules.yaml", "files/claim-rules.yaml",
+    "files/queue-rules.yaml",
 )  # fmt: skip
 """A chart reads only files in its own folder."""
 
@@ -27,6 +28,7 @@ def render_schema() -> str:
         "global": whole["global"],
         "operator": _closed({"release": name, "namespace": {"$ref": "#/definitions/label"}}),
         "images": _closed(_only(whole, "images")),
+        "queues": whole["queues"],
         "commonLabels": whole["commonLabels"],
         "tenant": _closed(tenant),
         "networkPolicy": _closed(_only(whole, "networkPolicy")),

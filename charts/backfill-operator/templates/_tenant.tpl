@@ -166,6 +166,14 @@ spec:
 {{- end }}
 {{- end }}
 
+{{/* The rules of the operator in a namespace with Backfills. */}}
+{{- define "backfill.tenant.rules" -}}
+{{- .Files.Get "files/operator-rules.yaml" }}
+{{- if eq (toString (.Values.queues).enabled) "true" }}
+{{- .Files.Get "files/queue-rules.yaml" | nindent 0 }}
+{{- end }}
+{{- end }}
+
 {{/* The Role of the operator in each watched namespace, and its binding. */}}
 {{- define "backfill.tenant.operator" -}}
 {{- range .Values.watch.namespaces }}
@@ -176,7 +184,7 @@ metadata:
   name: {{ $.Release.Name }}
   namespace: {{ . }}
   labels: {{- include "backfill.labels" $ | nindent 4 }}
-rules: {{- $.Files.Get "files/operator-rules.yaml" | nindent 2 }}
+rules: {{- include "backfill.tenant.rules" $ | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding

@@ -3,6 +3,7 @@
 from support.cluster import charts
 from support.cluster.charts import RULES, allowed
 from support.cluster.fake_api import Fault
+from support.kueue.scripted import ScriptedKueue
 from support.operators.rig import NAMESPACE, Rig
 
 from backfill_operator.kube.resources import Resource
@@ -68,6 +69,32 @@ class TestTheRules:
 
         assert seen == allowed(RULES["namespace"])
 
+    async def test_queues_add_only_workloads_and_flavors(self):
+        """An operator whose jobs have no queue makes none of these calls."""
+        async with Rig(namespaces=(NAMESPACE,)) as rig:
+            kueue = ScriptedKueue(rig)
+            kueue.flavor("default")
+            for name in ("first", "short"):
+                rig.create(name, queue="team", executor={"instances": 0})
+                await rig.until(lambda name=name: kueue.workload(name))
+                kueue.admit(name)
+                await rig.until_holds("Running", name)
+            rig.kubelet.finish(rig.driver("first"))
+            await rig.until(lambda: kueue.condition("Finished", "first") == "True")
+            rig.edit("short", suspend=True)
+            await rig.until(lambda: kueue.workload("short") is None)
+            seen = {
+                (
+                    request.group,
+                    request.plural + (f"/{request.subresource}" if request.subresource else ""),
+                    request.verb,
+                )
+                for request in rig.api.requests
+                if request.group == "kueue.x-k8s.io"
+            }
+
+        assert seen == allowed(RULES["queue"]) | allowed(RULES["flavor"])
+
     async def test_unknown_calls_are_recorded(self):
         """The list also contains calls that the fake does not support. Otherwise the comparison would miss them."""
         unknown = Resource("nowhere.dev", "v1", "things", "Thing")
@@ -111,6 +138,22 @@ class TestTheRoles:
         }
         assert roles[charts.SYSTEM, f"{charts.RELEASE}-lease"] == RULES["lease"]
         assert {place[0] for place in roles} == {charts.SYSTEM, *charts.TENANTS}
+
+    def test_rights_for_queues_are_optional(self):
+        """In namespaces for Workloads, and in the cluster only for flavors by their names."""
+        made = charts.rendered(queues={"enabled": True})
+
+        roles = {charts.place(manifest): manifest["rules"] for manifest in charts.of_kind(made, "Role")}
+        assert all(
+            roles[namespace, charts.RELEASE] == RULES["operator"] + RULES["queue"] for namespace in charts.TENANTS
+        )
+        role, binding = (charts.only(charts.of_the_operator(made), f"ClusterRole{kind}") for kind in ("", "Binding"))
+        assert role["rules"] == RULES["flavor"]
+        assert binding["roleRef"]["name"] == role["metadata"]["name"]
+        wide = charts.of_the_operator(
+            charts.rendered(watch={"namespaces": [], "clusterWide": True}, queues={"enabled": True})
+        )
+        assert RULES["operator"] + RULES["queue"] in [role["rules"] for role in charts.of_kind(wide, "ClusterRole")]
 
     def test_cluster_role_is_optional(self):
         """It has the same rules, and requires an explicit value."""

@@ -27,6 +27,7 @@ SHARED = {
         "quota": {"enabled": True, "hard": {"pods": 9}},
     },
     "networkPolicy": {"metricsFrom": [{"podSelector": {}}]},
+    "queues": {"enabled": True},
 }  # fmt: skip
 """Values that both charts have."""
 
@@ -81,7 +82,7 @@ class TestATenant:
     def test_shared_values_have_one_default(self):
         """`helm get values` of the operator's release fits the tenant's chart."""
         ours, operators = (yaml.safe_load((chart / "values.yaml").read_text()) for chart in (TENANT_CHART, CHART))
-        for topic in ("tenant", "networkPolicy", "images", "commonLabels"):
+        for topic in ("tenant", "networkPolicy", "images", "commonLabels", "queues"):
             part = ours[topic]
             assert part == {name: operators[topic][name] for name in part}
 

@@ -13,13 +13,23 @@ import uuid
 from datetime import UTC, datetime
 
 from backfill_operator.informer.namespaces import NAMESPACES
-from backfill_operator.kube.resources import BACKFILLS, CONFIG_MAPS, EVENTS, LEASES, PODS, SECRETS, SERVICES
+from backfill_operator.kube.resources import (
+    BACKFILLS,
+    CONFIG_MAPS,
+    EVENTS,
+    FLAVORS,
+    LEASES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    WORKLOADS,
+)
 
 RESOURCES = {
     resource.plural: resource
-    for resource in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS, NAMESPACES)
+    for resource in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS, NAMESPACES, WORKLOADS, FLAVORS)
 }
-WITH_STATUS = {"backfills", "pods", "services"}
+WITH_STATUS = {"backfills", "pods", "services", "workloads"}
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
@@ -101,7 +111,7 @@ class Store:
     # ------------------------------------------------------------ reads
     def get(self, plural, namespace, name):
         try:
-            return self.objects[plural][namespace, name]
+            return self.objects[plural][namespace or "", name]
         except KeyError:
             raise Refusal(404, "NotFound", f'{plural} "{name}" not found') from None
 
@@ -276,7 +286,7 @@ class Store:
         gone = self._put("DELETED", plural, old)
         if self.garbage_collector:
             uid = old["metadata"]["uid"]
-            for child_plural in ("pods", "configmaps", "secrets", "services"):
+            for child_plural in ("pods", "configmaps", "secrets", "services", "workloads"):
                 for (namespace, name), child in list(self.objects[child_plural].items()):
                     if any(owner["uid"] == uid for owner in child["metadata"].get("ownerReferences", [])):
                         self.delete(child_plural, namespace, name)

@@ -323,16 +323,15 @@ def _crd_version(api):
     return metadata["uid"], metadata["generation"]
 
 
-def _install_crd(api):
-    """Install the CRD of this tree, and wait until the server uses it."""
+def install_crd(api, crd):
+    """Install a CRD, and wait until the server uses it."""
     from kubernetes import client
 
-    crds = client.ApiextensionsV1Api(api)
-    crd = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
+    crds, name = client.ApiextensionsV1Api(api), crd["metadata"]["name"]
     try:
-        existing = crds.read_custom_resource_definition(CRD)
+        existing = crds.read_custom_resource_definition(name)
         crd["metadata"]["resourceVersion"] = existing.metadata.resource_version
-        crds.replace_custom_resource_definition(CRD, crd)
+        crds.replace_custom_resource_definition(name, crd)
     except client.ApiException as error:
         if error.status != 404:
             raise
@@ -340,7 +339,7 @@ def _install_crd(api):
     deadline = time.monotonic() + 30
     while not any(
         condition.type == "Established" and condition.status == "True"
-        for condition in crds.read_custom_resource_definition(CRD).status.conditions or ()
+        for condition in crds.read_custom_resource_definition(name).status.conditions or ()
     ):
         assert time.monotonic() < deadline, "the CRD is not established"
         time.sleep(0.05)
@@ -353,7 +352,7 @@ def prepare(kubeconfig, namespace):
 
     with config.new_client_from_config(str(kubeconfig)) as api:
         if _installed.get(kubeconfig) is None or _installed[kubeconfig] != _crd_version(api):
-            _install_crd(api)
+            install_crd(api, yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text()))
             _installed[kubeconfig] = _crd_version(api)
         core = client.CoreV1Api(api)
         core.create_namespace({"metadata": {"name": namespace}})

@@ -13,6 +13,7 @@ from support.cluster.fake_store import RESOURCES, Refusal
 
 EVERY_S = 0.1
 OWNED = ("pods", "configmaps", "secrets", "services")
+CLUSTER_WIDE = ("resourceflavors",)
 
 
 def _is_orphan(object_, alive):
@@ -28,6 +29,9 @@ class RemoteStore:
         self.namespace, self.garbage_collector = namespace, garbage_collector
         self.objects = {plural: {} for plural in RESOURCES}
         self.listeners, self.admission = [], []
+        self.mirrored_too = ()
+        """Kinds that only some servers have."""
+
         self._client = config.new_client_from_config(str(kubeconfig))
         self._host = self._client.configuration.host
 
@@ -43,7 +47,7 @@ class RemoteStore:
     # ------------------------------------------------------------ the mirror
     async def _mirror(self):
         while True:
-            for plural in ("backfills", "pods", "configmaps", "secrets", "services", "events"):
+            for plural in ("backfills", "pods", "configmaps", "secrets", "services", "events", *self.mirrored_too):
                 listed = await asyncio.to_thread(self._listed, plural)
                 self._compare(plural, listed)
             if self.garbage_collector and self._has_garbage():
@@ -79,13 +83,17 @@ class RemoteStore:
         alive = {
             owner["metadata"]["uid"] for plural in ("backfills", "pods") for owner in self.objects[plural].values()
         }
-        return any(_is_orphan(object_, alive) for plural in OWNED for object_ in self.objects[plural].values())
+        return any(
+            _is_orphan(object_, alive)
+            for plural in (*OWNED, *self.mirrored_too)
+            for object_ in self.objects[plural].values()
+        )
 
     def _collect(self):
         # An executor's owner is the pod of its driver.
         owners = [owner for plural in ("backfills", "pods") for owner in self._listed(plural).values()]
         alive = {owner["metadata"]["uid"] for owner in owners}
-        for plural in OWNED:
+        for plural in (*OWNED, *self.mirrored_too):
             for object_ in self._listed(plural).values():
                 if _is_orphan(object_, alive):
                     try:
@@ -116,7 +124,7 @@ class RemoteStore:
         return self._call("DELETE", plural, name, body=body)
 
     def _call(self, method, plural, name=None, *, body=None, subresource=None, query=None):
-        url = self._host + RESOURCES[plural].path(self.namespace, name, subresource)
+        url = self._host + RESOURCES[plural].path(None if plural in CLUSTER_WIDE else self.namespace, name, subresource)
         url += f"?{urlencode(query)}" if query else ""
         headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
         if token := self._client.configuration.get_api_key_with_prefix("BearerToken", alias="authorization"):
