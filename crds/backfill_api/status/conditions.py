@@ -72,7 +72,7 @@ REASONS: Final = {
     "DependencyCycle": "Backfills wait for each other in a cycle; the message names them.",
     "WaitingForQueue": "Kueue has not admitted the job's Workload yet; the message quotes it. No attempt is used.",
     "QueueUnavailable": "`spec.queue` cannot admit the job: Kueue or the LocalQueue is missing, or the operator may not read Workloads. The message says which.",
-    "QueueDeactivated": "The job's Workload has `spec.active: false`, so Kueue does not admit it.",
+    "QueueDeactivated": "The job's Workload has `active: false`, so Kueue does not admit it.",
     "EvictedByQueue": "Kueue evicted the job's Workload: the driver stops at a barrier, and the next attempt follows its admission. No failure is counted.",
     "SharedTarget": "Another Backfill writes the same target: only one of them can have it.",
     "NotRequested": "It was not requested.",

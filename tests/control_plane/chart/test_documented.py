@@ -31,7 +31,7 @@ COMMANDS = [
     (path.name, command) for path in PAGES for command in COMMAND.findall(path.read_text()) if "--set" in command
 ]
 ELSEWHERE = {
-    "crd": {"schema", "fields", "explain"}, "operator": {"md"}, "images": {"svg"}, "status": {"storedVersions"},
+    "crd": {"schema", "fields", "explain"}, "operator": {"md"}, "queues": {"md"}, "images": {"svg"}, "status": {"storedVersions"},
 }  # fmt: skip
 """Second parts of paths that only look like a value or a field of this project: modules, files, a field of every CRD."""
 

@@ -95,8 +95,10 @@ def launch(context: Context) -> StepResult:
     blocked = blocked_by(context)
     if blocked is not None:
         return blocked
-    if (held := held_launch(context) or held_by_queue(context)) is not None:
+    if (held := held_launch(context)) is not None:
         return held
+    if (queued := held_by_queue(context)) is not None:
+        return queued
     failed = context.observation.launch_failed
     if failed is None or failed.attempt != attempt.number:
         return _launch_again(context, attempt, _launching(context, attempt))

@@ -175,6 +175,7 @@ class TestEvictions:
         decision = checked(over)
 
         assert decision.status.failures == 0
+        assert reason(decision.status) == "EvictedByQueue"
         assert decision.status.history[-1].reason == "EvictedByQueue"
         assert RequeueWorkload("orders", "workload-1") in decision.actions
         waiting = replace(WORKLOAD, evicted=EVICTED.evicted, reason="Pending", message="waits for quota")
