@@ -161,7 +161,7 @@ class Workloads:
         """Add a condition that is true; one that is true already stays unchanged."""
         raw = await self._read(seen, name, uid)
         shown = mappings(mapping(raw.get("status")).get("conditions")) if raw is not None else ()
-        if raw is None or any((one["type"], one.get("status")) == (condition["type"], "True") for one in shown):
+        if raw is None or any((old.get("type"), old.get("status")) == (condition["type"], "True") for old in shown):
             return
         await self._write(seen, raw, (condition,), {})
 

@@ -204,17 +204,7 @@ class TestAnAdministratorMayAllow:
 
     @pytest.mark.parametrize("role", ["driver", "executor"])
     @pytest.mark.parametrize(
-        "name",
-        [
-            "app",
-            "k8s-app",
-            "role",
-            "app.kubernetes.io/name",
-            "app.kubernetes.io/component",
-            "queue",
-            "yunikorn.apache.org/queue",
-            "volcano.sh/queue-name",
-        ],
+        "name", ["app", "k8s-app", "role", "queue", "app.kubernetes.io/name", "volcano.sh/queue-name"]
     )
     def test_setting_allows_a_label_of_a_selector(self, name: str, role: str) -> None:
         """A pod with such a label joins another team's Service and NetworkPolicy (fault S8)."""

@@ -301,9 +301,8 @@ class World:
         if self.faults and self.past and self.chance.random() < 0.3:
             cr, pods = self.chance.choice(self.past)
         report = None if self.faults and self.chance.random() < 0.2 else self._report()
-        observation = self._seen(
-            replace(cr, pods=pods, report=report, launch_failed=self.launch_failed, pause_all=self.pause_all)
-        )
+        cr = replace(cr, pods=pods, report=report, launch_failed=self.launch_failed, pause_all=self.pause_all)
+        observation = self._seen(cr)
         decision = checked(observation, self.now_ms)
         if decision.actions and isinstance(decision.actions[0], RefetchPods):
             looked_at = decision.actions[0].executors_of
