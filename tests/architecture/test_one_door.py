@@ -10,6 +10,7 @@ KERNEL = {
     SPARK / "sinks" / "delta" / "committer.py",
     SPARK / "sinks" / "delta" / "create.py",
     SPARK / "delta" / "log.py",
+    SPARK / "jvm" / "object_store" / "object_batches.py",
 }
 DELTA = {SPARK / "delta" / "spark_internals.py"}
 GATEWAY = {SPARK / "jvm" / "gateway.py"}

@@ -16,6 +16,7 @@ from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.file_copies import store_copies
 from backfill_spark.file_copies.bytes import ByteCopier
+from backfill_spark.jvm.gateway import hadoop_conf
 from backfill_spark.jvm.object_store.s3_requests import S3Copies, S3Folder
 from backfill_spark.settings import DriverSettings
 
@@ -224,3 +225,35 @@ class TestOneObject:
         assert len(there.uploads("backfill-x/a2/s1/x")) == 1
         begun[1].__exit__(InterruptedError, InterruptedError(), None)
         assert there.uploads("backfill-x/a2/s1/x") == []
+
+
+class TestTheSettingsOfACopy:
+    """A copy is written as Hadoop writes to the target's bucket, and read as it reads the source's."""
+
+    SETTINGS = {
+        "fs.s3a.impl.disable.cache": "true",
+        "fs.s3a.bucket.there.encryption.algorithm": "SSE-KMS",
+        "fs.s3a.bucket.there.encryption.key": "arn:aws:kms:eu-1:1:key/new",
+        "fs.s3a.bucket.there.acl.default": "BucketOwnerFullControl",
+        "fs.s3a.bucket.there.create.storage.class": "standard_ia",
+        "fs.s3a.bucket.here.requester.pays.enabled": "true",
+    }
+
+    def test_encryption_access_class_and_payer_reach_the_requests(self, spark, place):
+        """Without the key of the target's bucket its policy rejects the copy; without the payer the source's does."""
+        conf = hadoop_conf(spark)
+        for name, value in self.SETTINGS.items():
+            conf.set(name, value)
+        try:
+            copies = S3Copies(spark, S3Folder(spark, place("here")), S3Folder(spark, place("there")))
+        finally:
+            for name in self.SETTINGS:
+                conf.unset(name)
+        copy = copies.request
+
+        assert str(copy.serverSideEncryptionAsString()) == "aws:kms"
+        assert str(copy.ssekmsKeyId()) == "arn:aws:kms:eu-1:1:key/new"
+        assert str(copy.aclAsString()) == "bucket-owner-full-control"
+        assert str(copy.storageClassAsString()) == "STANDARD_IA"
+        assert str(copy.requestPayerAsString()) == "requester"
+        assert str(copy.checksumAlgorithmAsString()) == "CRC32C"

@@ -61,7 +61,7 @@ class TestAStoreWithACapacity:
         self, spark, proxy, place, many_files, environment, tmp_path
     ):
         """Within 30 seconds; then it uses 80 % of the capacity, and less than 1 % of its requests are refused."""
-        auto = {"storeErrors": 1, "floor": 2_000, "ceiling": 1_000_000}
+        auto = {"storeErrors": 1, "floor": 5_000, "ceiling": 1_000_000}
         backfill = job(
             many_files,
             place("there"),

@@ -20,11 +20,11 @@ PART_BYTES = 512 << 20
 OWN_KEYS = ("SSE-C", "CSE")
 """Starts of the names of encryptions whose keys the client holds: the store cannot read such an object by itself."""
 
-REQUESTS_OF_A_FILE = 9
-"""Requests for one file that the store copies: two HEADs and the copy, and those for the footers of file and copy."""
+REQUESTS_OF_A_FILE = 4
+"""Requests for one file that the store copies: two HEADs, the footer and the copy; one that is copied alone takes more."""
 
 DRIVER_REQUESTS_OF_A_FILE = 11
-"""Requests for one small file that the driver streams: those of a copy by the store, without its three, and those of a read and a write."""
+"""Requests for one small file that the driver streams: a read, a write, and those for the footers of file and copy."""
 
 
 @dataclass(frozen=True, slots=True)

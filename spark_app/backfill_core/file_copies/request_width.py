@@ -39,6 +39,10 @@ class RequestWidth:
     answers_s: float = 0.0
     """Answers of this round, and the sum of their times in seconds."""
 
+    def share(self, batches: int) -> int:
+        """Return the width of each of some batches; one request at least, or a batch would wait for ever."""
+        return max(1, self.width // max(1, batches))
+
     def refuse(self) -> RequestWidth:
         """Return the state after a refused request."""
         if self.refused:

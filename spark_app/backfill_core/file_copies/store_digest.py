@@ -9,6 +9,11 @@ FULL_OBJECT = "FULL_OBJECT"
 CRC32C_BYTES = 4
 
 
+def is_exact(size_bytes: int, digest: str | None, *, copied_bytes: int, copied_digest: str | None) -> bool:
+    """Return true if a copy has the size and the digest of its object, as far as the store reports digests of both."""
+    return copied_bytes == size_bytes and (None in (digest, copied_digest) or digest == copied_digest)
+
+
 def full_crc32c(checksum: str | None, kind: str | None) -> str | None:
     """Return the CRC-32C of all bytes of an object, hexadecimal like the digest of a copy; `None` if the store reports none.
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from backfill_core.file_copies.movers import ByDriver, Mover
+from backfill_spark.file_copies.copy_batches import described_objects
 from backfill_spark.file_copies.store_copies import StoreCopies
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -52,7 +53,7 @@ class ByteReader:
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         """Store the folder, a path or a URI."""
-        self._jvm = java(spark)
+        self._spark, self._jvm = spark, java(spark)
         self._path: Any = self._jvm.org.apache.hadoop.fs.Path
         self._files = self._path(folder).getFileSystem(hadoop_conf(spark))
         self._folder = folder.rstrip("/")
@@ -73,6 +74,17 @@ class ByteReader:
     def threads(self) -> int:
         """Number of threads that may call `digest` in parallel."""
         return STREAMS_AT_ONCE if self._store is None else ASKED_AT_ONCE
+
+    def reported(self, paths: Sequence[str], *, check: Callable[[], None]) -> dict[str, CopiedBytes]:
+        """Return sizes and digests that the store reports, by path; files without one must be asked for by `digest`."""
+        if self._store is None:
+            return {}
+        described = described_objects(self._spark, self._store, paths, check=check)
+        return {
+            path: CopiedBytes(object_.size_bytes, object_.digest)
+            for path, object_ in described.items()
+            if object_.digest is not None
+        }
 
     def digest(self, below: str, *, check: Callable[[], None]) -> CopiedBytes:
         """Return size and digest of a file: those that the store reports, or those of the bytes, if it reports none.
@@ -129,23 +141,25 @@ class ByteCopier:
         self.source, self.target = source.rstrip("/"), target.rstrip("/")
         self.is_local = self._reader.is_local and str(self._to.getUri().getScheme()) == "file"
         self._target_path = str(self._path(self.target).toUri().getPath())
-        self._store = None if self.is_local else StoreCopies(spark, source, target)
+        self.store = None if self.is_local else StoreCopies(spark, source, target)
+        """Copies by the object store; `None` for local files."""
+
         self._streams = threading.BoundedSemaphore(STREAMS_AT_ONCE)
 
     @property
     def mover(self) -> Mover:
         """Mover of the bytes of the next file."""
-        return ByDriver() if self._store is None else self._store.mover
+        return ByDriver() if self.store is None else self.store.mover
 
     @property
     def refusal(self) -> str:
         """Reason for which the store ended its copies; empty if it did not."""
-        return "" if self._store is None else self._store.refusal
+        return "" if self.store is None else self.store.refusal
 
     @property
     def threads(self) -> int:
         """Number of threads that may call `copy` in parallel, if the store copies; else 0."""
-        return self._store.threads if self._store is not None and self._store.is_active else 0
+        return self.store.threads if self.store is not None and self.store.is_active else 0
 
     def staged_path(self, below: str) -> str:
         """Return the path of a file below the target's folder, without a scheme."""
@@ -197,7 +211,7 @@ class ByteCopier:
                 size_bytes = _copied(self._reader.local_path(source), Path(self.staged_path(target)), check)
                 # The system computes no digest; the bytes that it has just read are in its page cache.
                 return CopiedBytes(size_bytes, self._reader.read(source, check=check).digest)
-        by_store = None if self._store is None else self._store.copy(source, target, check=check)
+        by_store = None if self.store is None else self.store.copy(source, target, check=check)
         if by_store is not None and by_store.digest is not None:
             return CopiedBytes(by_store.size_bytes, by_store.digest)
         with self._streams:
@@ -211,7 +225,7 @@ class ByteCopier:
         Raises:
             SourceDamagedError: the file changed while it was copied.
         """
-        return self._store is not None and self._store.copy(source, target, check=lambda: None) is not None
+        return self.store is not None and self.store.copy(source, target, check=lambda: None) is not None
 
     def _streamed(self, source: str, target: str, check: Callable[[], None]) -> CopiedBytes:
         writer = self._to.create(self._path(f"{self.target}/{target}"), True)

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import SourceDamagedError
-from backfill_core.file_copies.bounds import Written
+from backfill_core.file_copies.bounds import Path, Written
 from backfill_core.file_copies.computed_parts import Groups, can_be_joined
 from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
 from backfill_core.file_copies.copy_modes import Decoded, PartlyComputed, Projected, Whole
@@ -26,11 +26,12 @@ from backfill_core.protocol.work import StagedFile, StagedMode
 from backfill_spark.delta.added_files import CommitLine, Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
-from backfill_spark.delta.statistics.footer_statistics import CopiedFile
+from backfill_spark.delta.statistics.footer_statistics import CopiedFile, Measures
 from backfill_spark.file_copies.bytes import ASKED_AT_ONCE, STREAMS_AT_ONCE, ByteCopier
 from backfill_spark.file_copies.column_chunks import ChunkCopier
 from backfill_spark.file_copies.computed_columns import ComputedColumns, FileToCompute
 from backfill_spark.file_copies.copied_files import Copied, MadeCopy, PlannedCopy, Transferred
+from backfill_spark.file_copies.copy_batches import BATCH_MIN, BatchCopy, BatchFooter, CopyBatches, ObjectToCopy
 from backfill_spark.file_copies.footers import Footer, Footers
 from backfill_spark.file_copies.vector_copies import RESTORE, copied_vectors
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MODES = {Whole: StagedMode.WHOLE, Projected: StagedMode.PROJECTED, PartlyComputed: StagedMode.PARTLY_COMPUTED}
+
+MEASURES_MAX = 64
 
 COMPUTED_FOLDER = "computed"
 """Folder of computed columns, below the folder of the work; removed at the end of the work."""
@@ -66,6 +69,7 @@ class FileTransfer:
         source: str,
         target: str,
         measure: Callable[[str, CopiedFile], Statistics],
+        measures: Callable[[CopiedFile], Measures | None] | None = None,
         computed: ComputedColumns | None = None,
     ) -> None:
         """Prepare copies between the folders of two tables.
@@ -75,10 +79,12 @@ class FileTransfer:
             source: Path or URI of the source's folder.
             target: Path or URI of the target's folder.
             measure: The committer's `statistics`.
+            measures: The committer's `measures`; without it, no files are copied in batches.
             computed: Computes the columns of files with copy mode `PartlyComputed`; required for such files.
         """
         self._spark = spark
         self._bytes, self._measure, self._computed = ByteCopier(spark, source, target), measure, computed
+        self._measures = None if measures is None else lru_cache(MEASURES_MAX)(measures)
         self._footers, self._chunks = Footers(spark), ChunkCopier(spark, local=self._bytes.is_local)
         cores = int(java(spark).java.lang.Runtime.getRuntime().availableProcessors())
         # Local copies use a core each.
@@ -126,10 +132,11 @@ class FileTransfer:
         vector_files = copied_vectors(
             self._spark, self._bytes, stored, folder, check=check, at_once_max=self._footers_at_once
         )
+        batched = self._in_batch(decisions, folder, check)
         parts = self._parts(decisions, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [
-            partial(self._copy, decision, folder, check, of_file)
-            for decision, of_file in zip(decisions, parts, strict=True)
+            batched.get(at) or partial(self._copy, decision, folder, check, of_file)
+            for at, (decision, of_file) in enumerate(zip(decisions, parts, strict=True))
         ]
         done = at_once(tasks, self._threads(files))
         if any(isinstance(planned.mode, PartlyComputed) for planned in files):
@@ -137,6 +144,46 @@ class FileTransfer:
         copied = tuple(result for result in done if result is not None)
         left = tuple(planned for planned, result in zip(files, done, strict=True) if result is None)
         return Transferred(copied, vector_files, left)
+
+    def _in_batch(
+        self, decisions: Sequence[_Decision | None], folder: str, check: Callable[[], None]
+    ) -> dict[int, Callable[[], Copied]]:
+        """Let the store copy whole files in a batch; return what finishes each, by its index. Other files are copied alone."""
+        store, measures_of = self._bytes.store, self._measures
+        whole = [
+            (at, decision.planned)
+            for at, decision in enumerate(decisions)
+            if decision is not None and decision.footer is None and isinstance(decision.planned.mode, Whole)
+        ]
+        if store is None or measures_of is None or not store.is_active or len(whole) < BATCH_MIN:
+            return {}
+        objects = [
+            ObjectToCopy(
+                copy.file.below, f"{folder}/{copy.file.name}", copy.file.size_bytes, copy.file.vector is not None
+            )
+            for _, copy in whole
+        ]
+
+        def measures(index: int, footer: BatchFooter) -> Measures | None:
+            planned = whole[index][1]
+            decided = _decided(planned, footer.leaves)
+            if footer.rows != planned.rows or decided is None or decided.mode != planned.mode:
+                return None
+            return measures_of(CopiedFile(footer.written, logged=None if planned.file.statistics is None else ""))
+
+        done = CopyBatches(self._spark, store, self._footers).copied(objects, measures=measures, check=check)
+        return {
+            whole[index][0]: partial(self._finished, whole[index][1], objects[index].target, copy)
+            for index, copy in done.items()
+        }
+
+    def _finished(self, planned: PlannedCopy, below: str, copy: BatchCopy) -> Copied:
+        if copy.statistics is None:
+            statistics = self._statistics(planned.file, below, copy.footer.written, whole=True)
+        else:
+            statistics = Statistics(copy.made.size_bytes, copy.footer.rows, copy.statistics)
+        check_read(planned.file.below, read=statistics.rows, promised=planned.rows)
+        return self._named(planned, below, statistics, copy.made.digest)
 
     def _threads(self, files: Sequence[PlannedCopy]) -> int:
         """Return the number of threads for some files: more than usual if the store copies all of them itself."""
@@ -170,7 +217,7 @@ class FileTransfer:
         if not planned.is_doubtful:
             return _Decision(planned, None)
         footer = self._footer(planned)
-        decided = None if footer is None else _decided(planned, footer)
+        decided = None if footer is None else _decided(planned, footer.leaves)
         return None if decided is None else _Decision(decided, footer)
 
     def _footer(self, planned: PlannedCopy) -> Footer | None:
@@ -250,7 +297,7 @@ class FileTransfer:
             return None
         _check_size(file, footer.size_bytes)
         check_read(file.below, read=footer.rows, promised=planned.rows)
-        decided = _decided(planned, footer)
+        decided = _decided(planned, footer.leaves)
         if decided is None or decided.mode != planned.mode:
             left = None if decided is None else _Decision(decided, footer)
             return self._copy(left, below.rpartition("/")[0], check, None)
@@ -262,7 +309,7 @@ class FileTransfer:
 
     def _projected(self, decision: _Decision, below: str) -> Copied | None:
         footer = decision.footer or self._footer(decision.planned)
-        decided = None if footer is None else _decided(decision.planned, footer)
+        decided = None if footer is None else _decided(decision.planned, footer.leaves)
         if footer is None or decided is None:
             return None
         assert isinstance(decided.mode, Projected)
@@ -334,11 +381,11 @@ def _check_size(file: SourceFile, size_bytes: int) -> None:
         )
 
 
-def _decided(planned: PlannedCopy, footer: Footer) -> PlannedCopy | None:
+def _decided(planned: PlannedCopy, leaves: tuple[Path, ...]) -> PlannedCopy | None:
     """Return a file with the copy mode that its footer allows; `None` if it must be decoded."""
     if planned.table is None:
         return planned
-    mode = with_known_columns(planned.mode, planned.table, footer.leaves)
+    mode = with_known_columns(planned.mode, planned.table, leaves)
     return None if isinstance(mode, Decoded) else replace(planned, table=None)
 
 

@@ -148,7 +148,7 @@ class Footers:
         parquet: Any = jvm.org.apache.parquet
         self._schemas: tuple[FileSchema, ...] = ()
         # Without options, each reader parses Hadoop's configuration again, which takes most of its time.
-        self._options = parquet.HadoopReadOptions.builder(self._conf).build()
+        self.options: Any = parquet.HadoopReadOptions.builder(self._conf).build()
         # Resolved once: each reference to a class or a static method is a call into the JVM.
         self._path, self._from_path = jvm.org.apache.hadoop.fs.Path, parquet.hadoop.util.HadoopInputFile.fromPath
         self._open, self._column_path = parquet.hadoop.ParquetFileReader.open, parquet.hadoop.metadata.ColumnPath.get
@@ -161,7 +161,7 @@ class Footers:
         """
         file = self._from_path(self._path(path), self._conf)
         try:
-            reader = self._open(file, self._options)
+            reader = self._open(file, self.options)
         except JAVA_ERRORS as error:
             if is_a(error, NO_KEY):
                 return None
@@ -173,10 +173,12 @@ class Footers:
         metadata = footer.getFileMetaData()
         if str(metadata.getEncryptionType().toString()) != NOT_ENCRYPTED:
             return None
-        schema = self._schema_of(metadata.getSchema())
+        schema = self.schema_of(metadata)
         return Footer(path, schema, rows, file=file, java=footer, metadata=metadata)
 
-    def _schema_of(self, schema: Any) -> FileSchema:
+    def schema_of(self, metadata: Any) -> FileSchema:
+        """Return the schema in a footer's metadata, a Java object."""
+        schema = metadata.getSchema()
         for cached in self._schemas:
             if cached.java.equals(schema):
                 return cached

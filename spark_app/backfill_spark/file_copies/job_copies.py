@@ -90,6 +90,7 @@ class JobCopies:
                     source=source.path,
                     target=sink.path,
                     measure=self._tables.committer.statistics,
+                    measures=self._tables.committer.measures,
                     computed=ComputedColumns(self._tables.spark, self._tables.transform, source, sink),
                 )
             return self._transfer

@@ -17,7 +17,7 @@ class RequestGate:
 
     def __init__(self) -> None:
         """Begin with the narrowest width."""
-        self._state, self._under_way = RequestWidth(), 0
+        self._state, self._under_way, self._batches = RequestWidth(), 0, 0
         self._free = threading.Condition()
 
     @property
@@ -25,6 +25,23 @@ class RequestGate:
         """Number of requests that may be under way now."""
         with self._free:
             return self._state.width
+
+    @property
+    def share(self) -> int:
+        """Number of requests that one of the batches under way may have under way now."""
+        with self._free:
+            return self._state.share(self._batches)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Count a batch during the block: batches share the width."""
+        with self._free:
+            self._batches += 1
+        try:
+            yield
+        finally:
+            with self._free:
+                self._batches -= 1
 
     @contextmanager
     def slot(self, check: Callable[[], None]) -> Iterator[None]:

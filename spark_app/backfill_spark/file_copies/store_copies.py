@@ -27,6 +27,7 @@ from backfill_core.file_copies.movers import (
     parts_of,
 )
 from backfill_core.file_copies.request_width import WIDEST
+from backfill_core.file_copies.store_digest import is_exact
 from backfill_spark.file_copies.request_gate import RequestGate
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.object_store.s3_requests import CopiedPart, S3Copies, S3Folder, StoredObject, error_of
@@ -63,12 +64,14 @@ class StoreCopies:
         Raises:
             JAVA_ERRORS: a file system cannot be opened.
         """
-        self._lock, self._gate = threading.Lock(), RequestGate()
+        self._lock, self.gate = threading.Lock(), RequestGate()
         self._mover: Mover = mover_of(store_facts(spark, source), store_facts(spark, target))
         self.refusal = ""
         """Reason of the store for the end of its copies; empty if it did not refuse one."""
 
-        self._copies: S3Copies | None = None
+        self.requests: S3Copies | None = None
+        """Requests of copies; `None` if the settings exclude them."""
+
         if isinstance(self._mover, ByDriver):
             return
         objects, made = S3Folder.of(spark, source), S3Folder.of(spark, target)
@@ -76,7 +79,7 @@ class StoreCopies:
             self._mover = ByDriver("another client than Hadoop's own reaches the store (fs.s3a.impl)")
             return
         try:
-            self._copies = S3Copies(spark, objects, made)
+            self.requests = S3Copies(spark, objects, made)
         except JAVA_ERRORS as error:
             self._mover = ByDriver(first_line(error))
 
@@ -94,7 +97,7 @@ class StoreCopies:
     @property
     def threads(self) -> int:
         """Number of threads that copy files in parallel: enough for a width that doubles meanwhile."""
-        return min(WIDEST, 2 * self._gate.width)
+        return min(WIDEST, 2 * self.gate.width)
 
     def copy(self, source: str, target: str, *, check: Callable[[], None]) -> CopiedObject | None:
         """Let the store copy an object; `None` if the driver must stream it.
@@ -107,47 +110,42 @@ class StoreCopies:
         Raises:
             SourceDamagedError: the object changed while it was copied.
         """
-        if self._copies is None or not self.is_active:
+        if self.requests is None or not self.is_active:
             return None
         for _ in range(TRIES):
             try:
-                return self._try(self._copies, source, target, check)
+                return self._try(self.requests, source, target, check)
             except JAVA_ERRORS as error:
                 status, code, message = error_of(error)
                 match answer_of(status, code):
                     case CopyAnswer.BUSY:
-                        self._gate.refuse()
+                        self.gate.refuse()
                     case CopyAnswer.CHANGED:
-                        raise SourceDamagedError(
-                            f"{source} of the source changed while it was copied.",
-                            hint="Delta never changes a file: restore it, or start a new job from a newer version.",
-                        ) from error
+                        raise self.changed(source) from error
                     case CopyAnswer.REFUSED:
-                        self._end(f"{code or status}: {message}".rstrip(": "))
+                        self.end(code, status, message)
                         return None
                     case CopyAnswer.UNCLEAR:
                         return None
         return None
 
     def _try(self, copies: S3Copies, source: str, target: str, check: Callable[[], None]) -> CopiedObject | None:
-        with self._gate.slot(check):
+        with self.gate.slot(check):
             described = copies.source.describe(source)
             if described.size_bytes <= COPY_MAX_BYTES:
                 copies.copy(source, target, described.etag)
         if described.size_bytes > COPY_MAX_BYTES:
             self._copy_parts(copies, source, target, described, check)
-        with self._gate.slot(check):
+        with self.gate.slot(check):
             began_s = time.monotonic()
             made = copies.target.describe(target)
-            self._gate.answer(time.monotonic() - began_s)
+            self.gate.answer(time.monotonic() - began_s)
         if made.digest is None and described.size_bytes <= COPY_MAX_BYTES:
-            self._end(NO_DIGEST)
+            self.end("", 0, NO_DIGEST)
             return None
-        if made.size_bytes != described.size_bytes or (
-            None not in (described.digest, made.digest) and described.digest != made.digest
-        ):
-            return None  # streamed over the damaged copy
-        return CopiedObject(made.size_bytes, made.digest)
+        if is_exact(described.size_bytes, described.digest, copied_bytes=made.size_bytes, copied_digest=made.digest):
+            return CopiedObject(made.size_bytes, made.digest)
+        return None  # streamed over the damaged copy
 
     def _copy_parts(
         self, copies: S3Copies, source: str, target: str, described: StoredObject, check: Callable[[], None]
@@ -155,7 +153,7 @@ class StoreCopies:
         with copies.upload(target) as upload:
 
             def part(number: int, span: tuple[int, int]) -> CopiedPart:
-                with self._gate.slot(check):
+                with self.gate.slot(check):
                     return copies.copy_part(source, target, described.etag, upload=upload, number=number, span=span)
 
             spans = parts_of(described.size_bytes, PART_BYTES)
@@ -164,7 +162,16 @@ class StoreCopies:
             check()
             copies.complete(target, upload, parts)
 
-    def _end(self, reason: str) -> None:
+    def changed(self, source: str) -> SourceDamagedError:
+        """Return the error of an object that changed while it was copied."""
+        return SourceDamagedError(
+            f"{source} of the source changed while it was copied.",
+            hint="Delta never changes a file: restore it, or start a new job from a newer version.",
+        )
+
+    def end(self, code: str, status: int, message: str) -> None:
+        """End the copies by the store for the rest of the attempt, with the reason in its answer."""
+        reason = f"{code or status or ''}: {message}".strip(": ")
         with self._lock:
             if isinstance(self._mover, ByDriver):
                 return

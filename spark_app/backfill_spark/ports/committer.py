@@ -14,7 +14,7 @@ from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 
 if TYPE_CHECKING:
     from backfill_spark.delta.added_files import Statistics
-    from backfill_spark.delta.statistics.footer_statistics import CopiedFile
+    from backfill_spark.delta.statistics.footer_statistics import CopiedFile, Measures
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ class Committer(Protocol):
 
     def statistics(self, path: str, copied: CopiedFile) -> Statistics:
         """Return size, rows and statistics of a staged file whose column chunks were copied from another file."""
+
+    def measures(self, copied: CopiedFile) -> Measures | None:
+        """Return the statistics of copied files like this one; `None` if each of them must be measured by `statistics`."""
 
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
         """Make the first, empty commit of an attempt: no older attempt can commit after it.

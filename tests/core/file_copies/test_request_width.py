@@ -57,3 +57,11 @@ class TestTheWidth:
 
         assert after([0.02] * 32, fast).width == 32
         assert after([0.03] * 32, fast).width == 28
+
+    @given(st.integers(0, 1000))
+    def test_batches_share_it(self, batches):
+        """Together they send no more than the width, unless there are more batches than requests; none of them waits for ever."""
+        share = RequestWidth().share(batches)
+
+        assert share >= 1
+        assert share * batches <= max(NARROWEST, batches)

@@ -90,6 +90,9 @@ class _Proxy(ThreadingHTTPServer):
         self.read_bytes = Counter()
         """Bytes of answered GET requests, by path without its query."""
 
+        self.asked = Counter()
+        """Number of requests by method, `COPY` for a copy in the store, and path without its query; those that met a fault, too."""
+
         self.copies = []
         """Paths of objects, or of their parts, that the store was asked to copy."""
 
@@ -162,6 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"Content-Type": "application/xml"}, self.server.uploads(path, parse_qs(query)))
             return
         is_copy = "X-Amz-Copy-Source" in self.headers
+        self.server.asked["COPY" if is_copy else self.command, unquote(path)] += 1
         if is_copy:
             self.server.copies.append(self.path)
             if self.server.before_copy is not None:

@@ -57,6 +57,54 @@ class _Changes:
     nulls: dict[Path, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """Statistics that are valid for all files of one schema and one writer, as far as their footers have them."""
+
+    schema: Any
+    """Kernel's schema for reading them, a `StructType`."""
+
+    logged_schema: Any
+    """Kernel's schema for the log."""
+
+    columns: Any
+    """Java list of Kernel's columns with statistics."""
+
+    no_smallest: tuple[StatisticsColumn, ...]
+    no_largest: tuple[StatisticsColumn, ...]
+    """Columns without such a bound."""
+
+    first: tuple[tuple[StatisticsColumn, int], ...]
+    """Columns with the first value that is valid; a file with a smaller one is measured separately."""
+
+
+def measures_of(layout: Layout, copied: CopiedFile) -> Measures | None:
+    """Return the statistics of files with the same schema and writer as `copied`; `None` if each file needs its own entry in the log."""
+    tellers = _tellers(layout, copied)
+    if BoundsSource.LOG in tellers.values():
+        return None
+    other = frozenset(path for path, source in tellers.items() if source is not BoundsSource.FOOTER)
+    none = [column for column in layout.columns if column.path in other]
+    kept = [column for column in layout.columns if column.path not in other]
+    largest = [column for column in kept if not has_largest(column.kind, knows_nan=copied.written.knows_nan)]
+    firsts = [
+        (column, first_believed(column.kind, calendar_is_known=copied.written.calendar_is_known)) for column in kept
+    ]
+    return Measures(
+        layout.schema_without(other, WITHOUT_BOUNDS),
+        layout.physical_schema,
+        layout.statistics_columns,
+        tuple(none),
+        (*none, *largest),
+        tuple((column, first) for column, first in firsts if first is not None),
+    )
+
+
+def can_be_logged(text: str) -> bool:
+    """Return true if serialized statistics have no string that differs from the values in the file."""
+    return NOT_A_TEXT not in text
+
+
 class FooterStatistics:
     """Reads the statistics of footers with Kernel. Safe from any thread."""
 

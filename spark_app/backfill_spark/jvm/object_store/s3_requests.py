@@ -71,7 +71,7 @@ class S3Folder:
         self._prefix = str(path.toUri().getPath()).strip("/")
         self.client: Any = self.files.getS3AInternals().getAmazonS3Client(PURPOSE)
         self.model: Any = self._jvm.software.amazon.awssdk.services.s3.model
-        self._head = self.model.HeadObjectRequest.builder().bucket(self.bucket).checksumMode("ENABLED").build()
+        self.head: Any = self.model.HeadObjectRequest.builder().bucket(self.bucket).checksumMode("ENABLED").build()
 
     @staticmethod
     def of(spark: SparkSession, folder: str) -> S3Folder | None:
@@ -101,7 +101,7 @@ class S3Folder:
             JAVA_ERRORS: the store has no such object, rejects the request, or failed.
         """
         with self.span("op_get_file_status", below):
-            answer = self.client.headObject(self._head.toBuilder().key(self.key(below)).build())
+            answer = self.client.headObject(self.head.toBuilder().key(self.key(below)).build())
         digest = full_crc32c(answer.checksumCRC32C(), answer.checksumTypeAsString())
         return StoredObject(int(answer.contentLength()), str(answer.eTag()), digest)
 
@@ -146,7 +146,8 @@ class S3Copies:
         part = model.UploadPartCopyRequest.builder().sourceBucket(source.bucket).destinationBucket(target.bucket)
         if pays_for_requests(spark, source.folder):
             copy, part = copy.requestPayer("requester"), part.requestPayer("requester")
-        self._copy, self._part = copy.build(), part.build()
+        self.request: Any = copy.build()
+        self._part = part.build()
         self._upload = settings.toBuilder().checksumAlgorithm(CHECKSUM).checksumType(FULL_OBJECT).build()
         self._complete = model.CompleteMultipartUploadRequest.builder().bucket(target.bucket).build()
         self._abort = model.AbortMultipartUploadRequest.builder().bucket(target.bucket).build()
@@ -158,7 +159,7 @@ class S3Copies:
         Raises:
             JAVA_ERRORS: the object changed, or the store refuses or failed.
         """
-        request = self._copy.toBuilder().sourceKey(self.source.key(source)).destinationKey(self.target.key(target))
+        request = self.request.toBuilder().sourceKey(self.source.key(source)).destinationKey(self.target.key(target))
         with self.target.span("op_rename", target):
             self.target.client.copyObject(request.copySourceIfMatch(etag).build())
 

@@ -30,7 +30,7 @@ from backfill_core.protocol.work import NewColumns, RemovedFile, StagedFile
 from backfill_spark.delta.added_files import AddedFiles, Statistics
 from backfill_spark.delta.checkpoint_hooks import CommitHooks
 from backfill_spark.delta.log import logged_files
-from backfill_spark.delta.statistics.footer_statistics import CopiedFile
+from backfill_spark.delta.statistics.footer_statistics import CopiedFile, Measures, measures_of
 from backfill_spark.delta.table_layout import Layout
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
 from backfill_spark.jvm.gateway import java
@@ -188,6 +188,10 @@ class DeltaCommitter:
         layout = self._cached_layout()
         with self._staged_explained(path):
             return self._added.statistics(path, layout, copied)
+
+    def measures(self, copied: CopiedFile) -> Measures | None:
+        """Return the statistics of files like `copied`; `None` if each of them must be measured by `statistics`."""
+        return measures_of(self._cached_layout(), copied)
 
     # ------------------------------------------------------------------ sealing
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
