@@ -38,7 +38,7 @@ from backfill_spark.delta.log import files_at, hidden_rows, same_rows
 from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
-from backfill_spark.file_copies.bytes import ByteReader
+from backfill_spark.file_copies.bytes import ByteReader, CopiedBytes
 from backfill_spark.file_copies.copied_files import PlannedCopy
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
@@ -97,7 +97,9 @@ class FileProof:
         expected = (_expected(file, modes) for file in self._source.listed)
         pairing = paired([copy for copy in expected if copy is not None], existing)
         reader = ByteReader(self._spark, self._tables.sink.path)
-        tasks = [partial(self._read, pair, reader, check) for pair in pairing.pairs]
+        asked = [unquote(pair.target.path) for pair in pairing.pairs if pair.target.id not in self._read_back]
+        read = partial(self._read, reader=reader, reported=reader.reported(asked, check=check), check=check)
+        tasks = [partial(read, pair) for pair in pairing.pairs]
         result, doubtful = proven(pairing, at_once(tasks, reader.threads)), {file.id for file in pairing.doubtful}
         wrong = self._misstated([file for file, target_file in self._target if target_file.id in doubtful])
         return replace(result, wrong=(*result.wrong, *wrong))
@@ -114,11 +116,14 @@ class FileProof:
         actions = delta_actions(self._spark, [file.action for file in unproven])
         return self._source.without(proof.source_paths), log.frame(actions, log.at(self._version))
 
-    def _read(self, pair: Pair, reader: ByteReader, check: Callable[[], None]) -> Verdict:
+    def _read(
+        self, pair: Pair, *, reader: ByteReader, reported: Mapping[str, CopiedBytes], check: Callable[[], None]
+    ) -> Verdict:
         if pair.target.id in self._read_back:
             return Same()
         try:
-            read = reader.digest(unquote(pair.target.path), check=check)
+            below = unquote(pair.target.path)
+            read = reported.get(below) or reader.digest(below, check=check)
         except JAVA_ERRORS as error:
             if trouble_of(error) is Trouble.GONE:
                 return Damaged("it does not exist")
