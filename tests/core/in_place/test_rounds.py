@@ -1,0 +1,187 @@
+"""Order of files, size of batches and distance of commits."""
+
+import itertools
+
+from backfill_core.in_place.conflicts import ForeignChanges, Replacement
+from backfill_core.in_place.files import FillScope, FillState, LiveFile, is_append
+from backfill_core.in_place.rounds import (
+    BYTES_FIRST,
+    DISTANCE_MAX_MS,
+    QUIET_MS,
+    REWRITES_PER_COMMIT,
+    CommitStaged,
+    Filled,
+    InPlaceRounds,
+    ListFiles,
+    StageFiles,
+    WaitUntil,
+)
+from backfill_core.log_shipping.actions import DeletionVector, FileAdded, FileRemoved
+
+NOW_MS = 10**9
+SCOPE = FillScope("job-1", ("a", "b"))
+
+
+def file(path, **fields):
+    """Return a file that no writer changed for long."""
+    return LiveFile(path, **{"bytes": 1_000, "rows": 100, **fields})
+
+
+def rounds_of(*files, scope=SCOPE):
+    """Return rounds after the first listing, of version 7."""
+    rounds = InPlaceRounds(scope)
+    assert rounds.next_step(NOW_MS) == ListFiles()
+    rounds.listed(7, files, NOW_MS)
+    return rounds
+
+
+def staged(rounds, now_ms=NOW_MS):
+    """Stage the next batch; return its paths."""
+    step = rounds.next_step(now_ms)
+    assert isinstance(step, StageFiles)
+    rounds.staged(step, [Replacement(file) for file in step.files])
+    return [file.path for file in step.files]
+
+
+def rewritten(*paths, versions=1):
+    """Return foreign changes that removed files."""
+    changes = ForeignChanges()
+    for _ in range(versions):
+        changes = changes.after([FileRemoved(path, True) for path in paths])
+    return changes
+
+
+class TestAFile:
+    """The log decides alone whether it is a file to do."""
+
+    def test_is_excluded_only_if_no_column_has_a_null(self):
+        """The job fills all columns of a file at once."""
+        assert SCOPE.state(file("x", nulls={"a": 0, "b": 0})) is FillState.NO_NULLS
+        assert SCOPE.state(file("x", nulls={"a": 0, "b": 1})) is FillState.TO_DO
+        assert SCOPE.state(file("x", nulls={"a": 0})) is FillState.TO_DO
+
+    def test_is_not_excluded_by_null_counts_under_another_condition(self):
+        """`setWhere` may choose rows with a value."""
+        scope = FillScope("job-1", ("a",), fills_nulls=False)
+
+        assert scope.state(file("x", nulls={"a": 0})) is FillState.TO_DO
+
+    def test_of_another_job_is_to_do(self):
+        """The tag identifies the expressions."""
+        assert SCOPE.state(file("x", tag="job-1")) is FillState.FILLED
+        assert SCOPE.state(file("x", tag="job-2")) is FillState.TO_DO
+
+    def test_without_visible_rows_is_not_to_do(self):
+        """A vector may hide all rows."""
+        assert SCOPE.state(file("x", vector=DeletionVector("u", "0" * 20, 1, 8, 100))) is FillState.EMPTY
+
+    def test_of_a_writer_is_excluded_only_if_it_holds_new_rows(self):
+        """RESTORE adds old rows without a removal."""
+        scope = FillScope("job-1", ("a",), writers_since=5)
+
+        assert [scope.state(file("x", appended_at=at)) for at in (4, 5, None)] == [
+            FillState.TO_DO,
+            FillState.OF_WRITERS,
+            FillState.TO_DO,
+        ]
+        assert is_append("WRITE", removes=False)
+        assert not is_append("WRITE", removes=True)
+        assert not is_append("RESTORE", removes=False)
+
+
+class TestARound:
+    """It stages the files of one listing, and commits them."""
+
+    def test_ends_the_job_only_if_it_lists_no_file_to_do(self):
+        """A file may have been rewritten during the round."""
+        rounds = rounds_of(file("x"))
+        staged(rounds)
+
+        assert isinstance(rounds.next_step(NOW_MS), CommitStaged)
+        rounds.committed(8, ForeignChanges(), NOW_MS)
+        assert rounds.next_step(NOW_MS) == ListFiles()
+        rounds.listed(8, [file("y", tag="job-1")], NOW_MS)
+        assert rounds.next_step(NOW_MS) == Filled(8)
+        assert (rounds.files_filled, rounds.rows_filled, rounds.files_left) == (1, 100, 0)
+
+    def test_takes_files_in_use_last_and_one_at_first(self):
+        """A writer that changed a file will often change it again."""
+        rounds = rounds_of(
+            file("new", changed_ms=NOW_MS),
+            file("newer", changed_ms=NOW_MS + 1),
+            file("old", changed_ms=5),
+            file("older"),
+        )
+
+        assert (rounds.files_left, rounds.rows_left) == (4, 400)
+        assert staged(rounds) == ["older", "old"]
+        rounds.committed(8, rewritten("older"), NOW_MS)
+        later_ms = NOW_MS + QUIET_MS * 2
+        assert staged(rounds, later_ms) == ["new"]
+
+    def test_stages_small_batches_first(self):
+        """The first commit follows soon, and shows an error early."""
+        rounds = rounds_of(*(file(name, bytes=BYTES_FIRST // 2) for name in "abcdef"))
+
+        assert staged(rounds) == ["a", "b"]
+        rounds.committed(8, ForeignChanges(), NOW_MS)
+        assert staged(rounds) == ["c", "d", "e", "f"]
+
+    def test_begins_again_after_a_change_of_metadata(self):
+        """Types, features and expressions must be checked before the next file is computed."""
+        rounds = rounds_of(file("x"), file("y", bytes=BYTES_FIRST))
+        staged(rounds)
+
+        result = rounds.committed(8, ForeignChanges().after([], relaid=True), NOW_MS)
+
+        assert [lost.replaced.path for lost in result.lost] == ["x"]
+        assert rounds.next_step(NOW_MS) == ListFiles()
+
+    def test_gives_a_waiting_file_the_vector_of_the_newest_version(self):
+        """The next check begins at that version, and no longer sees the change."""
+        vector = DeletionVector("u", "1" * 20, 1, 8, 3)
+        rounds = rounds_of(file("x"), file("y", bytes=BYTES_FIRST), file("z", bytes=BYTES_FIRST))
+        staged(rounds)
+        changes = ForeignChanges().after([FileRemoved("y", True), FileAdded("y", 1, 100, True, vector, "{}")])
+
+        rounds.committed(8, changes, NOW_MS)
+
+        assert staged(rounds, NOW_MS + DISTANCE_MAX_MS) == ["z"]
+        rounds.committed(9, ForeignChanges(), NOW_MS + DISTANCE_MAX_MS)
+        step = rounds.next_step(NOW_MS + DISTANCE_MAX_MS)
+        assert [(file.path, file.vector) for file in step.files] == [("y", vector)]
+
+
+class TestBusyWriters:
+    """A commit that removes files makes a concurrent MERGE fail."""
+
+    def test_meet_a_commit_at_most_once_in_fifty_transactions(self):
+        """At a merge a second, 2 % of them may fail."""
+        second_ms = 1_000
+        rounds = rounds_of(*(file(f"{at:03d}", bytes=BYTES_FIRST) for at in range(400)))
+        commits = []
+        for now_ms in range(NOW_MS, NOW_MS + 400 * second_ms, second_ms):
+            step = rounds.next_step(now_ms)
+            if isinstance(step, StageFiles):
+                staged(rounds, now_ms)
+            elif isinstance(step, CommitStaged):
+                since_ms = commits[-1] if commits else NOW_MS
+                rounds.committed(8, rewritten("other", versions=(now_ms - since_ms) // second_ms), now_ms)
+                commits.append(now_ms)
+
+        distances = [(after - before) // second_ms for before, after in itertools.pairwise(commits)]
+        assert len(distances) >= 4
+        assert min(distances) >= REWRITES_PER_COMMIT
+
+    def test_make_files_in_use_wait_longer_after_each_loss(self):
+        """Otherwise two writers would undo each other's work for ever."""
+        rounds, now_ms, waits = rounds_of(), NOW_MS, []
+        for _ in range(4):
+            rounds.listed(7, [file("x", changed_ms=now_ms)], now_ms)
+            step = rounds.next_step(now_ms)
+            waits.append(step.at_ms - now_ms if isinstance(step, WaitUntil) else 0)
+            now_ms += DISTANCE_MAX_MS * 2 if not waits[-1] else waits[-1]
+            staged(rounds, now_ms)
+            rounds.committed(8, ForeignChanges(absent=frozenset({"x"})), now_ms)
+
+        assert waits == [0, 1_000, 2_000, 4_000]
