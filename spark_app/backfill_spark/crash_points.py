@@ -38,6 +38,8 @@ OF_COMMANDS = (
     "after_repair",
     "before_switch_step",
     "after_switch_step",
+    "before_fill",
+    "after_fill",
 )
 """The points that only commands such as `backfill fence`, `repair` and `switch` reach."""
 

@@ -14,6 +14,7 @@ ROW_TRACKING: Final = "delta.enablerowtracking"
 """Property in lower case, as Delta compares names."""
 
 APPEND_ONLY: Final = "delta.appendonly"
+CHANGE_FEED: Final = "delta.enablechangedatafeed"
 ANOTHER_COLUMN: Final = "Fill another column."
 
 
@@ -92,6 +93,9 @@ def _check_features(table: TableToFill) -> None:
         if name.lower() == ROW_TRACKING:
             hint = "Use UPDATE, which keeps the row ids, or disable row tracking."
             raise _unsupported(table, f"row tracking ({name}), and a replaced file would get new row ids", hint)
+        if name.lower() == CHANGE_FEED:
+            hint = "Use UPDATE, which records its changes, or disable the change feed for the job."
+            raise _unsupported(table, f"a change feed ({name}), for which Delta Kernel replaces no files", hint)
         if name.lower() == APPEND_ONLY:
             raise _unsupported(table, f"{name}, and filled files replace others", "Unset the property for the job.")
 

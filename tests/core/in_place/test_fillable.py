@@ -25,6 +25,7 @@ class TestATable:
             ({"features": frozenset({"backfill.fenced"})}, "a fence"),
             ({"features": frozenset({"catalogManaged"})}, "catalogManaged"),
             ({"properties": {"delta.enableRowTracking": "true"}}, "row tracking"),
+            ({"properties": {"delta.enableChangeDataFeed": "true"}}, "a change feed"),
             ({"properties": {"DELTA.appendOnly": " TRUE"}}, "appendOnly"),
         ],
     )

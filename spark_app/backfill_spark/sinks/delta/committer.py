@@ -63,7 +63,7 @@ class DeltaCommitter:
             spark: The session.
             path: The table's path.
             app_id: Application id of the job in Delta transactions.
-            domain: Metadata domain of the job's state.
+            domain: Metadata domain of the job's state; empty if commits store none, so that the table's protocol stays.
             alone: True if no other writer may change files, not even with OPTIMIZE.
         """
         self._alone = alone
@@ -364,7 +364,8 @@ class DeltaCommitter:
         try:
             state_row = txn.getTransactionState(self._engine)
             actions = self._added.actions(files, self._cached_layout(), state_row)
-            txn.addDomainMetadata(self._domain, state)
+            if self._domain:
+                txn.addDomainMetadata(self._domain, state)
             if owner is not None:
                 txn.addDomainMetadata(OWNER_DOMAIN, owner)
             rows = self._kernel.internal.util.Utils.toCloseableIterator(actions.iterator())
@@ -394,4 +395,4 @@ class DeltaCommitter:
             builder = builder.withTransactionId(self._engine, self.app_id, txn_version)
         if retries is not None:
             builder = builder.withMaxRetries(retries)
-        return builder.withDomainMetadataSupported().build(self._engine)
+        return (builder.withDomainMetadataSupported() if self._domain else builder).build(self._engine)
