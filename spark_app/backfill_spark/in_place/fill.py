@@ -1,6 +1,6 @@
 """Fills columns of a live table: executes the steps that the core decides on, and checks every row at the end.
 
-The log alone holds the progress. A killed process leaves files that no commit names; the next one removes them, and continues.
+The log holds the whole progress. A killed process leaves files that no commit names; the next one removes them, and continues.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from backfill_spark.crash_points import crash_point
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.types import quoted
 from backfill_spark.file_copies.copied_files import PlannedCopy
-from backfill_spark.in_place.actions import FilledCopy, with_vector
-from backfill_spark.in_place.commits import EPOCH_BITS
-from backfill_spark.in_place.live_table import FillRequest, LiveTable
+from backfill_spark.in_place.delta.actions import FilledCopy, with_vector
+from backfill_spark.in_place.delta.commits import EPOCH_BITS
+from backfill_spark.in_place.delta.live_table import FillRequest, LiveTable
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.opening.failures import explain
 

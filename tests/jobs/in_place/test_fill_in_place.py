@@ -13,9 +13,9 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.in_place.files import TAG
-from backfill_spark.in_place.commits import InPlaceCommitter
+from backfill_spark.in_place.delta.commits import InPlaceCommitter
+from backfill_spark.in_place.delta.live_table import FillRequest
 from backfill_spark.in_place.fill import fill_in_place
-from backfill_spark.in_place.live_table import FillRequest
 
 ROWS = 900
 NO_NORM = "CAST(NULL AS VARCHAR) AS norm"

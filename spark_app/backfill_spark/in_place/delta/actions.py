@@ -86,7 +86,7 @@ def replacing(files: Iterable[Replacement], tag: str, *, now_ms: int) -> list[St
 
 
 def without_tight_bounds(stats: str | None) -> str | None:
-    """Return statistics whose bounds may include deleted rows; every number stays as it is spelled."""
+    """Return statistics whose bounds may include deleted rows; the spelling of numbers is unchanged."""
     if stats is None:
         return None
     fields = json.loads(stats)

@@ -11,7 +11,7 @@ from backfill_core.in_place.conflicts import ForeignChanges, Replacement, rebase
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.log import action_of, commit_text, lines_of
-from backfill_spark.in_place.actions import foreign_version, replacing
+from backfill_spark.in_place.delta.actions import foreign_version, replacing
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.failures import explain_commit, explain_target
@@ -80,7 +80,7 @@ class InPlaceCommitter(DeltaCommitter):
             if landed is not None:
                 return landed, foreign
             if failure is not None and newest == tried:
-                raise failure  # nobody came first, so the storage failed
+                raise failure  # there is no newer version, so the storage failed
             kept = rebased(files, foreign).kept
             if not kept:
                 return newest, foreign
@@ -95,7 +95,7 @@ class InPlaceCommitter(DeltaCommitter):
         raise failure or TransientError(f"other writers of {self._path} came first {TRIES_MAX} times.")
 
     def _foreign(self, after: int, upto: int, txn_version: int) -> tuple[int | None, ForeignChanges]:
-        """Return the version of our own commit, if it exists, and the foreign changes before it."""
+        """Return the version of the commit with this transaction, `None` if there is none, and the foreign changes before it."""
         foreign = ForeignChanges()
         for version in range(after + 1, upto + 1):
             try:

@@ -23,8 +23,8 @@ from backfill_spark.file_copies.copied_files import PlannedCopy
 from backfill_spark.file_copies.copier import FileTransfer
 from backfill_spark.file_copies.file_values import FilterColumns
 from backfill_spark.file_copies.planner import JobCopyModes
-from backfill_spark.in_place.actions import live_file
-from backfill_spark.in_place.commits import InPlaceCommitter
+from backfill_spark.in_place.delta.actions import live_file
+from backfill_spark.in_place.delta.commits import InPlaceCommitter
 from backfill_spark.rows.columns import no_rows
 from backfill_spark.rows.row_wise import Fault, columns_read, find_fault
 from backfill_spark.rows.transform import Transform

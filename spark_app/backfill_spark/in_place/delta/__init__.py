@@ -1,0 +1,1 @@
+"""Files, commits and columns of a live Delta table."""
