@@ -1,4 +1,4 @@
-"""Columns of real Delta tables, filled while Spark and delta-rs write them; delta-rs is the oracle."""
+"""Columns of real Delta tables, filled while a MERGE of Spark and delta-rs write them; delta-rs is the oracle."""
 
 import pytest
 from support.tables.jobs import make_kind
@@ -19,6 +19,9 @@ from backfill_spark.in_place.fill import fill_in_place
 
 ROWS = 900
 NO_NORM = "CAST(NULL AS VARCHAR) AS norm"
+MERGE = """
+    MERGE INTO delta.`{}` AS t USING (SELECT explode(array(10, 500, 3000)) AS id) AS s ON t.id = s.id
+    WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT (id, part, name) VALUES (s.id, 1, 'n7')"""
 NORM = {"norm": "nullif(upper(name), 'N7')"}
 
 
@@ -71,7 +74,7 @@ class TestALiveTable:
         make_kind(spark, str(path), "deleted")
         before = rows_of(path)
         writers = Writers(
-            call_3=lambda: spark.sql(f"DELETE FROM delta.`{path}` WHERE id IN (10, 500)"),
+            call_3=lambda: spark.sql(MERGE.format(path)),
             call_4=lambda: delete(str(path), "id = 200"),
             call_5=lambda: insert(str(path), f"SELECT id + 2000 AS id, part, name, {NO_NORM} FROM now WHERE id < 9"),
         )  # fmt: skip
@@ -80,7 +83,9 @@ class TestALiveTable:
 
         assert not writers.at
         rows = rows_of(path)
-        assert rows.keys() == before.keys() - {10, 200, 500} | {2000 + number for number in before if number < 9}
+        assert rows.keys() == before.keys() - {10, 200, 500} | {3000} | {
+            2000 + number for number in before if number < 9
+        }
         assert all(row["norm"] == expected(row["name"]) for row in rows.values())
         assert all(rows[number][name] == row[name] for number, row in before.items() if number in rows for name in row)
         assert (receipt.rows, receipt.rows_wrong) == (len(rows), 0)

@@ -1,0 +1,121 @@
+"""Log entries that replace a file of a live table."""
+
+import json
+
+from backfill_core.in_place.conflicts import ForeignChanges, Replacement
+from backfill_core.in_place.files import TAG, LiveFile
+from backfill_core.log_shipping.actions import DeletionVector
+from backfill_core.protocol.work import RemovedFile, StagedFile
+from backfill_spark.delta.added_files import CommitLine
+from backfill_spark.delta.source_file import LoggedFile
+from backfill_spark.in_place.delta.actions import (
+    FilledCopy,
+    foreign_version,
+    live_file,
+    replacing,
+    with_vector,
+    without_tight_bounds,
+)
+
+OLD, NEW = DeletionVector("u", "a" * 20, 1, 40, 2), DeletionVector("u", "b" * 20, None, 44, 3)
+ADD = {
+    "path": "old.parquet",
+    "partitionValues": {"day": "1"},
+    "size": 9,
+    "modificationTime": 5,
+    "dataChange": False,
+    "tags": {"ZCUBE_ID": "z", "backfill.copy": "of another job"},
+}
+
+
+def replacement(vector, *, keeps_order=True):
+    """Return a staged file for `old.parquet`, whose vector a writer replaced meanwhile."""
+    add = {
+        "path": "new.parquet",
+        "partitionValues": {"day": "1"},
+        "size": 7,
+        "stats": '{"numRecords":5}',
+        "dataChange": True,
+    }
+    staged = StagedFile("/t/new.parquet", 7, 5, CommitLine(json.dumps({"add": add})))
+    copy = FilledCopy((staged,), with_vector(json.dumps({"add": ADD}), OLD))
+    return Replacement(LiveFile("old.parquet", 9, 5, vector), keeps_order, copy)
+
+
+def entries(*files):
+    """Return the removal and the addition of a commit."""
+    removed, added = replacing(files, "job-1", now_ms=8)
+    assert isinstance(removed, RemovedFile)
+    return json.loads(removed.handle.text)["remove"], json.loads(added.handle.text)["add"]
+
+
+class TestAReplacement:
+    """A reader sees the same rows before and after it."""
+
+    def test_removes_and_adds_the_newest_deletion_vector(self):
+        """The log identifies a file by path and vector; the copy hides the same rows."""
+        removed, added = entries(replacement(NEW))
+        vector = {"storageType": "u", "pathOrInlineDv": "b" * 20, "sizeInBytes": 44, "cardinality": 3}
+
+        assert (removed["path"], removed["deletionVector"], removed["deletionTimestamp"]) == ("old.parquet", vector, 8)
+        assert (added["path"], added["deletionVector"]) == ("new.parquet", vector)
+        assert json.loads(added["stats"]) == {"numRecords": 5, "tightBounds": False}
+        assert [removed["dataChange"], added["dataChange"]] == [True, True]
+
+    def test_of_decoded_rows_has_no_deletion_vector(self):
+        """It lacks the hidden rows, so a vector would hide others."""
+        removed, added = entries(replacement(OLD, keeps_order=False))
+
+        assert removed["deletionVector"]["offset"] == 1
+        assert "deletionVector" not in added
+        assert added["stats"] == '{"numRecords":5}'
+
+    def test_keeps_the_tags_of_other_engines(self):
+        """Tags of this project describe the bytes of the old file."""
+        _, added = entries(replacement(None))
+
+        assert added["tags"] == {"ZCUBE_ID": "z", TAG: "job-1"}
+        assert "deletionVector" not in added
+
+
+class TestStatistics:
+    """Bounds of a file with hidden rows may be of such a row."""
+
+    def test_get_the_field_without_another_change(self):
+        """A decimal that Python reads and writes again could be rounded."""
+        bound = '{"numRecords":5,"minValues":{"x":0.10000000000000000001}'
+
+        assert without_tight_bounds(bound + "}") == bound + ',"tightBounds":false}'
+        assert without_tight_bounds(bound + ',"tightBounds":true}') == bound + ',"tightBounds":false}'
+        assert without_tight_bounds(bound + ',"tightBounds":false}') == bound + ',"tightBounds":false}'
+        assert without_tight_bounds("{}") == '{"tightBounds":false}'
+        assert without_tight_bounds(None) is None
+
+
+class TestAListedFile:
+    """The log's entry holds everything that decides whether it is a file to do."""
+
+    def test_has_its_tag_its_vector_and_its_null_counts(self):
+        """Null counts are those of the columns to fill."""
+        add = {**ADD, "tags": {TAG: "job-1"}}
+        logged = LoggedFile("old.parquet", 9, 5, 2, (4, None), with_vector(json.dumps({"add": add}), OLD), None, {})
+
+        assert live_file(logged, {"a": 0, "b": 1}) == LiveFile(
+            "old.parquet", 9, 5, OLD, "job-1", {"a": 4, "b": None}, changed_ms=5
+        )
+
+
+class TestAForeignVersion:
+    """Read from the text of its commit."""
+
+    def test_has_its_files_and_a_change_of_metadata(self):
+        """Writers order actions differently, and some write nulls."""
+        add = {"path": "x", "size": 1, "dataChange": True, "stats": None}
+        lines = [
+            {"add": add},
+            {"remove": {"path": "y", "dataChange": True}},
+            {"metaData": {"id": "t"}, "protocol": None},
+        ]
+        changes = foreign_version(ForeignChanges(), 4, "\n".join(map(json.dumps, lines)) + "\n")
+
+        assert (changes.present, changes.absent, changes.rewrites, changes.relaid) == ({"x": None}, {"y"}, 1, True)
