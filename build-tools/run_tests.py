@@ -47,7 +47,7 @@ NICE = {"jobs": 5, "spark": 5}
 OPERATOR = "tests/control_plane"
 OF_THE_OPERATOR = {
     "faults": {f"{OPERATOR}/faults"},
-    "reconcile": {f"{OPERATOR}/informer", f"{OPERATOR}/reconcile", f"{OPERATOR}/whole"},
+    "reconcile": {f"{OPERATOR}/informer", f"{OPERATOR}/reconcile", f"{OPERATOR}/launches", f"{OPERATOR}/whole"},
     "control": {OPERATOR},
 }
 """Lanes whose tests wait longer than they compute. One lane would take longer than all lanes that compute."""

@@ -23,7 +23,7 @@ class TestTwoDrivers:
     """Each one acknowledges with its own commit, and reports the command from then on."""
 
     def test_both_report_each_command_as_soon_as_they_acknowledge_it(self, spark, tmp_path):
-        """Nobody who paused all jobs reads that one of them still runs, or the other way round."""
+        """After "pause all", no status says that a job still runs; after "resume all", none says that it is paused."""
         make_orders(spark, str(tmp_path / "source"), 4000, files=2)
         state = tmp_path / "state"
         with ExitStack() as started:

@@ -22,11 +22,10 @@ from backfill_api.spec.pods import Backoff, DriverSpec, ExecutorSpec, ScratchSpe
 from backfill_api.spec.schedules.refresh import RefreshSpec, check_refresh, refresh_rules
 from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
-from backfill_api.spec.switch import SwitchSpec
+from backfill_api.spec.switch import SwitchSpec, check_switch, switch_rules
 from backfill_api.spec.targets import Target
 from backfill_api.status.status import BackfillStatus
 
-UNFOLLOWED = "switches over a job that follows its source: set after: Follow"
 UNTIL_ALONE = "is the end of a limit, and the spec has none"
 
 
@@ -95,12 +94,9 @@ class BackfillSpec(Model):
             "!has(self.throttle) || !has(self.throttle.until) || has(self.throttle.rowsPerSecond) || has(self.throttle.bytesPerSecond)",
             f"throttle.until {UNTIL_ALONE}",
         ),
-        (
-            "!has(self.switch) || !has(self.switch.when) || self.switch.when != 'WhenVerified' || self.after == 'Follow'",
-            f"switch.when: WhenVerified {UNFOLLOWED}",
-        ),
         *combinations.rules(),
         *refresh_rules(),
+        *switch_rules(),
     )
 
     job_id: Name | None = None
@@ -224,17 +220,11 @@ class BackfillSpec(Model):
         return self
 
     @model_validator(mode="after")
-    def _can_refresh(self) -> Self:
+    def _fits_its_end(self) -> Self:
         if self.refresh is not None:
             ttl = self.ttl_seconds_after_finished
             check_refresh(self.refresh, self.strategy, after=self.after, ttl_seconds=ttl)
-        return self
-
-    @model_validator(mode="after")
-    def _follows_before_a_switch(self) -> Self:
-        if self.switch.when == "WhenVerified" and self.after != "Follow":
-            hint = "set after: Follow, or switch.when: Manual"
-            raise refused("switch.when", "switches over a job that follows its source", hint=hint, value="WhenVerified")
+        check_switch(self.switch, self.after)
         return self
 
     @model_validator(mode="after")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
@@ -68,3 +69,22 @@ class SwitchSpec(Model):
     keep_source: Literal["Fenced", "Released"] = "Fenced"
     """State of the source after the switch. `Fenced`: read-only until `backfill switch --complete`, so that `--undo` is possible.
     `Released`: the switch completes at once, and the source accepts writes that the target never gets."""
+
+
+def check_switch(switch: SwitchSpec, after: str) -> None:
+    """Refuse a switch-over by itself of a job that ends.
+
+    Raises:
+        PydanticCustomError: with the path of the field.
+    """
+    if switch.when == "WhenVerified" and after != "Follow":
+        hint = "set after: Follow, or switch.when: Manual"
+        raise refused("switch.when", "switches over a job that follows its source", hint=hint, value=switch.when)
+
+
+def switch_rules() -> Iterator[tuple[str, str]]:
+    """Yield the CEL rules of `check_switch`, each with its message."""
+    yield (
+        "!has(self.switch) || !has(self.switch.when) || self.switch.when != 'WhenVerified' || self.after == 'Follow'",
+        "switch.when: WhenVerified switches over a job that follows its source: set after: Follow",
+    )

@@ -79,8 +79,8 @@ class Loop:
             job: The core.
             executor: Executes the core's actions.
             acknowledge: Takes the answers to commands.
-            observe: Called with a view of the job about four times a second, before each acknowledgement, so that whoever gets
-                it finds the command in the progress, and at once when a pause has become quiet.
+            observe: Called with a view of the job about four times a second, before each acknowledgement, so that its
+                receiver finds the command in the progress, and at once when a pause has become quiet.
             watch: Called with every event before the core gets it, and with every action before it is executed; must not block.
         """
         self._job = job

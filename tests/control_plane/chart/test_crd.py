@@ -9,11 +9,10 @@ import subprocess
 import pytest
 from kubernetes import client, config
 from support.cluster import harness as cluster_harness
-from support.operators.crd_rows import (
+from support.crd.crd_changes import CHANGES, MAY_CHANGE
+from support.crd.crd_rows import (
     ACCEPTED,
-    CHANGES,
     CONF_RESERVED,
-    MAY_CHANGE,
     REFUSED,
     SCHEMA,
     at,

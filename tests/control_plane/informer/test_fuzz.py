@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from support.operators.crd_strategies import sound_specs, specs, statuses
+from support.crd.crd_strategies import sound_specs, specs, statuses
 from support.operators.rig import NAMESPACE, SPEC, Rig
 
 from backfill_api.names import ATTEMPT_LABEL, BACKFILL_LABEL, DRAIN_FINALIZER, OVERRIDE_ANNOTATION, ROLE_LABEL

@@ -82,7 +82,7 @@ def test_a_pause_is_observed_at_once_when_it_is_quiet():
 
 
 def test_the_progress_shows_a_command_before_its_acknowledgement():
-    """Whoever pauses or resumes a job and then asks for its progress never reads the state before the command."""
+    """A user who pauses or resumes a job and then asks for its progress never reads the state before the command."""
     pinned = Pinned(3, now().wall_ms, "table", "files", ROWS, sum(ROWS))
     strategy = snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False, follow=False, reads_ahead=True))
     commands = [Pause(force=True), Resume(), Pause(everything=True), Resume(), Stop(force=True)]

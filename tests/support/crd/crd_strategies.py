@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 
 from hypothesis import strategies as st
-from support.operators.crd_rows import CRD, OF_TOPICS, SCHEMA, topic
+from support.crd.crd_rows import CRD, OF_TOPICS, SCHEMA, topic
 
 from backfill_api.model import member_of
 
