@@ -29,8 +29,8 @@ class Repaired:
     """Files of the source that are copied again."""
 
     bytes_copied: int
-    finished: bool
-    """True if the job has ended, so that it needs no further run."""
-
     files_removed: int
     """Files of the target that are replaced or removed."""
+
+    finished: bool
+    """True if the job has ended, so that it needs no further run."""

@@ -13,7 +13,7 @@ EQUAL = Receipt(
     source_version=4, source_position="version 4", target_version=9, epoch=3, rows=10, vnodes=2, digest="a", seconds=1
 )
 DIFFERS = EQUAL.model_copy(update={"mismatches": (Mismatch(vnode=1, source_rows=3, target_rows=2),)})
-DONE = Repaired("/lake/copy", DIFFERS, EQUAL, 12, DifferenceCounts(1, 2, 3), 0, 0, 4)
+DONE = Repaired("/lake/copy", DIFFERS, EQUAL, 12, DifferenceCounts(1, 2, 3), 0, 0, 4, finished=True)
 
 
 class TestTheLineOfARepair:

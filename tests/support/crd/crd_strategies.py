@@ -132,6 +132,18 @@ def sound_specs(draw):
     if target.get("publish", "Continuously") == "Continuously" or spec.get("after") == "Follow":
         target.pop("scope", None)
     _with_members_of_its_type(spec.get("switch", {}).get("flip", {}))
+    if spec.get("after") != "Follow":
+        spec.get("switch", {}).pop("when", None)
+    if "refresh" in spec:
+        spec["refresh"] = {"schedule": draw(st.sampled_from(("0 2 * * *", "*/15 8-18 * * 1-5")))}
+    ends_for_good = spec.get("strategy", {}).get("type") == "RearrangedChain"
+    if spec.get("after") == "Follow" or "ttlSecondsAfterFinished" in spec or ends_for_good:
+        spec.pop("refresh", None)
+    if "eventLog" in spec.get("spark", {}):
+        spec["spark"]["eventLog"]["path"] = "/data/events"
+    if "scratch" in spec:
+        members = ({}, {"size": "20Gi"}, {"size": "20Gi", "storageClassName": "fast"}, {"claimName": "scratch"})
+        spec["scratch"] = draw(st.sampled_from(members))
     spec.pop("backoff", None)
     throttle = spec.get("throttle", {})
     if not {"rowsPerSecond", "bytesPerSecond"} & throttle.keys():
