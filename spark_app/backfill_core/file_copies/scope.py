@@ -18,8 +18,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
-from backfill_core.errors import ForeignCommit, InvalidSpecError, ScopeNotSeparatedError, TargetChangedError
+from backfill_core.errors import (
+    ForeignCommit,
+    InvalidSpecError,
+    ScopeNotSeparatedError,
+    TargetChangedError,
+    UnsupportedTargetFeatureError,
+)
 from backfill_core.file_copies.filters import Condition, Opaque, Values, Verdict, columns_of, first_opaque, judge
+from backfill_core.protocol.replacement import find_obstacle
 
 SHOWN_MAX = 3
 SEPARATE_HINT = (
@@ -113,6 +120,26 @@ def removed_files(named: str, placed: Sequence[PlacedFile[F]], *, of: int) -> li
             hint=SEPARATE_HINT,
         )
     return [file.file for file in placed if file.place is Place.INSIDE]
+
+
+def check_replaceable(named: str, path: str, properties: Mapping[str, str], *, removed: int) -> None:
+    """Reject a target whose properties forbid a commit that replaces files of the scope.
+
+    Args:
+        named: As `check_scope`.
+        path: Path of the target.
+        properties: Table properties of the target.
+        removed: Number of files of the scope; without any, the publishing commit only adds files.
+
+    Raises:
+        UnsupportedTargetFeatureError: names the property, its value and the remedy.
+    """
+    obstacle = find_obstacle(properties, removed=removed, added=1)
+    if obstacle is not None:
+        raise UnsupportedTargetFeatureError(
+            f"{path} has {obstacle.name} = true, {obstacle.reason}, and {named} replaces {removed:,} of its files.",
+            hint=obstacle.hint,
+        )
 
 
 class Effect(Enum):

@@ -10,6 +10,7 @@ a receipt that differs, or an earlier equal one   both sides are compared again,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from backfill_api.spec.spec import BackfillSpec
@@ -17,6 +18,7 @@ from backfill_core.errors import BackfillError, NotFinishedError, NotRepairableE
 from backfill_core.job.state import JobState
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.receipt import TableReceipt
+from backfill_core.protocol.replacement import find_obstacle
 from backfill_core.protocol.work import Covered
 
 EXPIRED_HINT = (
@@ -66,12 +68,23 @@ def check_complete(covered: Covered) -> None:
         )
 
 
-def check_removal(rows: int, forbidden_by: str) -> None:
-    """Reject a repair that must remove rows or files from a table whose property forbids that; an empty property allows it."""
-    if rows and forbidden_by:
+def check_replacement(properties: Mapping[str, str], *, removed: int, added: int) -> None:
+    """Reject a repair whose commit a table property forbids.
+
+    Args:
+        properties: Table properties of the target.
+        removed: Number of rows that the repair removes, or of files if no row differs.
+        added: Number of rows or files that it adds, rows included that stay of a file that is written again.
+
+    Raises:
+        NotRepairableError: names the property, its value and the remedy.
+    """
+    obstacle = find_obstacle(properties, removed=removed, added=added)
+    if obstacle is not None:
+        also = " and add others" if added else ""
         raise NotRepairableError(
-            f"the target has {forbidden_by} = true, and the repair must remove {rows:,} of its rows.",
-            hint=f"Unset the property for the repair: ALTER TABLE … UNSET TBLPROPERTIES ('{forbidden_by}').",
+            f"the target has {obstacle.name} = true, {obstacle.reason}, and the repair must remove {removed:,} of its rows{also}.",
+            hint=obstacle.hint,
         )
 
 

@@ -25,6 +25,9 @@ class TargetFile:
     partition: Mapping[str, str | None] = field(default_factory=dict)
     """Values of the partition columns as strings, by physical name."""
 
+    rows: int | None = None
+    """Number of rows that readers see; `None` if it is unknown."""
+
     def misfit(self, source: FileAdded, partition: Mapping[str, str | None], *, same_bytes: bool) -> str | None:
         """Describe why this file is no copy of a source file's current log entry; `None` if it may be one.
 

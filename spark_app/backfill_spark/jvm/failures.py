@@ -81,6 +81,9 @@ NO_ANSWER = (
 NO_KEY = "ParquetCryptoRuntimeException"
 """Class of Parquet's exception for encrypted data that it cannot read."""
 
+NO_REPLACEMENT = re.compile("Cannot add and remove data in the same transaction when Change Data Feed is enabled")
+"""Kernel's message for a commit that replaces files of a table with a change feed."""
+
 DAMAGED_LOG = (
     *("DELTA_TRUNCATED_TRANSACTION_LOG", "DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_STATE_RECOVER_ERROR"),
     *("DELTA_MISSING_PART_FILES", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_UNRECOGNIZED_LOGFILE"),
@@ -160,6 +163,7 @@ SIGNS = (
             "DELTA_INVALID_PROTOCOL_VERSION",
             "DELTA_UNSUPPORTED_FEATURE_STATUS",
         ),
+        message_pattern=NO_REPLACEMENT,
     ),
     Sign(
         Trouble.DAMAGED,

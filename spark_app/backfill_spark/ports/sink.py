@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -166,8 +166,8 @@ class KeepsFeatures(Protocol):
 class RepairCommits(Protocol):
     """Commits of one repair: files that were compared are replaced only if no other commit changed files since."""
 
-    def refuses_removal(self) -> str:
-        """Return the property that forbids the removal of rows; empty if rows may be removed."""
+    def properties(self) -> Mapping[str, str]:
+        """Return the table properties of the newest version."""
 
     def fence(self, txn_version: int, state: str, *, opened: StoredState) -> None:
         """Make an empty commit, after which no driver of the job can commit.

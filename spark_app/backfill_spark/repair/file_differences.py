@@ -84,4 +84,5 @@ def _with_statistics(file: LoggedFile) -> dict[str, Any]:
 
 def _target_file(file: LoggedFile) -> TargetFile:
     add = json.loads(file.action)["add"]
-    return TargetFile(file.path, vector_of(add), file.action, file.bytes, file.partition)
+    rows = None if file.rows is None else file.rows - file.deleted
+    return TargetFile(file.path, vector_of(add), file.action, file.bytes, file.partition, rows)

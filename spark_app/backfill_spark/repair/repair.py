@@ -25,8 +25,8 @@ from backfill_core.errors import (
 from backfill_core.job.repair import (
     RepairState,
     check_complete,
-    check_removal,
     check_repairable,
+    check_replacement,
     expired_for_repair,
     repaired_receipt,
 )
@@ -144,6 +144,20 @@ class _Found:
     def counts(self) -> DifferenceCounts:
         return DifferenceCounts() if self.rows is None else self.rows.counts
 
+    @property
+    def removed(self) -> int:
+        """Number of rows to remove, or of files if no row differs."""
+        counts = self.counts
+        return counts.deleted + counts.updated or len(self.step.removals) + len(self.rewritten)
+
+    @property
+    def added(self) -> int:
+        """Number of rows and files to add; a row that a file keeps when it is written again counts."""
+        counts = self.counts
+        rows = [file.rows for file in self.rewritten]
+        kept = 1 if None in rows else sum(filter(None, rows)) - counts.deleted - counts.updated
+        return counts.inserted + counts.updated + len(self.step.copies) + max(kept, 0)
+
 
 class _Repair:
     """One repair of one job."""
@@ -176,8 +190,7 @@ class _Repair:
                 self._keep(receipt, now, commits)
                 return self._result(receipt, receipt, None, None)
             found = self._found(before, receipt)
-            gone = found.counts.deleted + found.counts.updated or len(found.step.removals) + len(found.rewritten)
-            check_removal(gone, commits.refuses_removal())
+            check_replacement(commits.properties(), removed=found.removed, added=found.added)
             commits.fence(now.txn_version, now.state.encode(), opened=self._job.stored)
             crash_point("before_repair")
             files, removed = self._staged(found, now.state.attempt)

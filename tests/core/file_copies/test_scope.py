@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backfill_core.errors import ForeignCommit, InvalidSpecError, ScopeNotSeparatedError
+from backfill_core.errors import (
+    ForeignCommit,
+    InvalidSpecError,
+    ScopeNotSeparatedError,
+    UnsupportedTargetFeatureError,
+)
 from backfill_core.file_copies.filters import (
     And,
     Column,
@@ -23,6 +28,7 @@ from backfill_core.file_copies.scope import (
     FileChange,
     Place,
     PlacedFile,
+    check_replaceable,
     check_scope,
     conflict,
     effect_of,
@@ -128,6 +134,19 @@ class TestRemovedFiles:
         assert "5 of 9 files" in refused.value.message
         assert "f0, f1, f2 and 2 more" in refused.value.message
         assert "OPTIMIZE" in refused.value.hint
+
+    def test_a_change_feed_is_refused_if_files_are_removed(self):
+        """Files can be added to a scope that is empty. The message names property, value and remedy."""
+        feed = {"delta.enableChangeDataFeed": "true"}
+        check_replaceable(TEXT, "/t", feed, removed=0)
+        check_replaceable(TEXT, "/t", {}, removed=2)
+
+        with pytest.raises(UnsupportedTargetFeatureError) as refused:
+            check_replaceable(TEXT, "/t", feed, removed=2)
+
+        assert refused.value.message.startswith("/t has delta.enableChangeDataFeed = true, for which ")
+        assert refused.value.message.endswith(f"and {TEXT} replaces 2 of its files.")
+        assert "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')" in refused.value.hint
 
 
 class TestAForeignCommit:

@@ -10,8 +10,8 @@ from backfill_core.errors import NotFinishedError, NotRepairableError, SnapshotE
 from backfill_core.job.repair import (
     RepairState,
     check_complete,
-    check_removal,
     check_repairable,
+    check_replacement,
     expired_for_repair,
     repaired_receipt,
 )
@@ -66,11 +66,27 @@ class TestWhichJobsAreRepaired:
             check_complete(((0, 7),))
 
     def test_rows_are_only_removed_from_a_table_that_allows_it(self):
-        """Missing rows can be added to a table without removals."""
-        check_removal(0, "delta.appendOnly")
-        check_removal(4, "")
-        with pytest.raises(NotRepairableError, match=r"delta.appendOnly = true, and the repair must remove 4 of"):
-            check_removal(4, "delta.appendOnly")
+        """Missing rows can be added to a table without removals; the message names property, value and remedy."""
+        append_only = {"delta.appendOnly": "true"}
+        check_replacement(append_only, removed=0, added=3)
+        check_replacement({}, removed=4, added=3)
+        removes = (
+            r"delta.appendOnly = true, which forbids the removal of rows, and the repair must remove 4 of its rows\."
+        )
+        with pytest.raises(NotRepairableError, match=removes) as refused:
+            check_replacement(append_only, removed=4, added=0)
+        assert "UNSET TBLPROPERTIES ('delta.appendOnly')" in refused.value.hint
+
+    def test_rows_are_not_replaced_in_a_table_with_a_change_feed(self):
+        """Missing rows alone can be added, and surplus rows alone can be removed."""
+        feed = {"delta.enableChangeDataFeed": "true"}
+        check_replacement(feed, removed=0, added=3)
+        check_replacement(feed, removed=4, added=0)
+        replaces = r"delta.enableChangeDataFeed = true, for which .* must remove 4 of its rows and add others"
+        with pytest.raises(NotRepairableError, match=replaces) as refused:
+            check_replacement(feed, removed=4, added=3)
+        assert_ending(refused.value, "NotRepairable")
+        assert "SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'false')" in refused.value.hint
 
     def test_only_a_version_that_is_gone_gets_the_way_out(self):
         """An error that a retry may solve stays as it is."""

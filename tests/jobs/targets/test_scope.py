@@ -16,6 +16,8 @@ SCOPE = "day >= '2026-01-03' AND day < '2026-01-05'"
 DAYS = "SELECT value AS id, arrow_cast(CAST(20454 + value % 6 AS INT), 'Date32') AS day, '{name}' AS name FROM range({rows})"
 """Rows of six days from 2026-01-01 on."""
 
+FEED = "delta.enableChangeDataFeed"
+
 
 def rows_of(query, path=None, version=None):
     """Return the rows of a query as DataFusion computes them; `t` is the table at a path."""
@@ -132,6 +134,29 @@ class TestAReplacedPart:
         assert_ending(refused, "ScopeNotSeparated")
         assert "1 of 1 files" in refused.message
         assert DeltaTable(place.target).version() == 0
+
+    def test_a_change_feed_is_refused_by_name_and_the_job_completes_without_it(self, spark, place):
+        """Delta Kernel records no row changes, so a feed would lack the replaced rows. A retry would fail again."""
+
+        def feed(state):
+            spark.sql(f"ALTER TABLE delta.`{place.target}` SET TBLPROPERTIES ('{FEED}' = '{state}')")
+
+        place.make(partition_by=["day"], configuration={FEED: "true"})
+
+        refused = place.run()
+
+        assert_ending(refused, "UnsupportedTargetFeature")
+        assert f"{FEED} = true" in refused.message
+        assert DeltaTable(place.target).version() == 0
+        feed("false")
+        place.stopped()
+        feed("true")
+        late = place.run()
+        assert_ending(late, "UnsupportedTargetFeature")
+        assert (f"'{FEED}' = 'false'" in late.hint, place.names()) == (True, ALL_OLD)
+        feed("false")
+        ended = place.run()
+        assert (ended.outcome, place.names()) == ("Complete", REPLACED)
 
     def test_a_plan_names_the_files_and_their_rows(self, spark, place):
         """Before the start, a user sees what the job would remove."""

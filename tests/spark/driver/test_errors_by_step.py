@@ -228,6 +228,8 @@ DENIED = "org.apache.hadoop.security.AccessControlException"
 SLOW = "java.net.SocketTimeoutException"
 FULL, READ_ONLY = "No space left on device", "/lake/t: Read-only file system"
 QUICKER = "io.delta.kernel.exceptions.ConcurrentWriteException"
+KERNEL = "io.delta.kernel.exceptions.KernelException"
+REPLACES = "Cannot add and remove data in the same transaction when Change Data Feed is enabled on table /lake/t."
 
 PROVOKE = {
     "pin: no-table": lambda w: DeltaTableSource(w.spark, w.at, key=()).pin(None),
@@ -307,6 +309,7 @@ PROVOKE = {
     "seal: missing-commit": sealed(lambda w: missing_commit(w, w.to, 2)),
     "seal: newer-attempt": sealed(lambda w: w.committer().seal(9, (), "s")),
     "seal: no-room": lambda w: w.fail(explain_commit(w.java(IO, FULL), w.to)),
+    "seal: change-feed": lambda w: w.fail(explain_commit(w.java(KERNEL, REPLACES), w.to)),
     "seal: quicker": lambda w: w.fail(explain_commit(w.java(QUICKER, "no"), w.to)),
     "merge: dropped": merged(lambda w: shutil.rmtree(w.to)),
     "merge: file-gone": merged(lambda w: [file.unlink() for file in w.data(w.to)]),

@@ -19,10 +19,19 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.phases.accounting import GONE_HINT
+from backfill_core.protocol.replacement import CHANGE_FEED, FEED_HINT
 from backfill_core.source_fence.table_protocol import FENCED
 from backfill_spark.delta.spark_internals import log_damage
 from backfill_spark.jvm.errors import causes, first_line, is_a, whole_text, without_values
-from backfill_spark.jvm.failures import Trouble, describe_error, is_about, is_about_a_file, long_name, trouble_of
+from backfill_spark.jvm.failures import (
+    NO_REPLACEMENT,
+    Trouble,
+    describe_error,
+    is_about,
+    is_about_a_file,
+    long_name,
+    trouble_of,
+)
 from backfill_spark.jvm.log_stores import refusals
 from backfill_spark.jvm.log_stores.missing_places import missing_place
 
@@ -134,6 +143,11 @@ def _explained(error: Exception, *, path: str, message: str) -> BackfillError | 
             return missing_place(path, field="spec.target.delta.path", message=describe_error(error))
         case Trouble.NO_TABLE:
             return TargetGoneError(f"the target {path} was dropped while it was filled.", hint=START_AGAIN)
+        case Trouble.UNSUPPORTED if NO_REPLACEMENT.search(whole_text(error)):
+            return UnsupportedTargetFeatureError(
+                f"the target {path} has {CHANGE_FEED} = true, for which Delta Kernel cannot add and remove files in one commit.",
+                hint=FEED_HINT,
+            )
         case Trouble.UNSUPPORTED:
             name, text = causes(error)[-1]
             return UnsupportedTargetFeatureError(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import ForeignCommit, TargetChangedError
 from backfill_core.job.owner import PREFIX
 from backfill_core.protocol.work import RemovedFile, StagedFile
-from backfill_spark.delta.properties import is_on
 from backfill_spark.ports.committer import SealedCommit, StoredState
 from backfill_spark.sinks.delta.committer import DeltaCommitter
 from backfill_spark.sinks.delta.foreign_commits import others_since
-from backfill_spark.sinks.delta.row_changes import APPEND_ONLY
 from backfill_spark.sinks.delta.table import read_table
 
 if TYPE_CHECKING:
@@ -28,10 +26,10 @@ class DeltaRepairCommits:
         self._spark, self._path = spark, path
         self._app_id, self._domain = f"backfill-{job_hash}", f"{PREFIX}{job_hash}"
 
-    def refuses_removal(self) -> str:
+    def properties(self) -> Mapping[str, str]:
         """See `ports.sink.RepairCommits`."""
         table = read_table(self._spark, self._path)
-        return APPEND_ONLY if table is not None and is_on(table.properties, APPEND_ONLY) else ""
+        return {} if table is None else table.properties
 
     def fence(self, txn_version: int, state: str, *, opened: StoredState) -> None:
         """See `ports.sink.RepairCommits`."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_api.status.plan import PlannedScope, PlannedTarget
 from backfill_core.errors import TargetNotFoundError, UnsupportedTargetFeatureError
+from backfill_core.file_copies.scope import check_replaceable
 from backfill_spark.delta.log import LOG_ERRORS, newest_version
 from backfill_spark.delta.properties import is_on
 from backfill_spark.sinks.delta.failures import explain_target
@@ -54,7 +55,7 @@ class ScopedSink(PublishingSink):
             )
         scope = TargetScope.of(self._spark, self._scope, table)
         if begins:
-            self._newest(scope).removed()
+            check_replaceable(scope.named, self.path, table.properties, removed=len(self._newest(scope).removed()))
 
     def _newest(self, scope: TargetScope) -> ScopeListing:
         try:
