@@ -140,6 +140,8 @@ class TestOnARealServer:
             assert "conditions" not in made.status()
             label.set(made.namespace)
             await made.until_holds("Running", within_s=10)
+            # The rig's own watch of pods may be behind the operator's.
+            await made.until(lambda: list(made.pods().values()) == ["Running"], 10)
             label.set(None)
             await made.until(lambda: made.operator.cache.keys() == [], 10)
             assert list(made.pods().values()) == ["Running"]

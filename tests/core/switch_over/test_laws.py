@@ -8,10 +8,10 @@ from support.source_fence.switch_world import SOURCE, TARGET, KilledError, World
 
 from backfill_core.source_fence.table_protocol import SWITCH
 from backfill_core.switch_over.mark import mark_of
-from backfill_core.switch_over.steps import End, Goal
+from backfill_core.switch_over.steps import End, Goal, Step
 
 SEEDS = 400
-STEPS_MAX = 9
+STEPS_MAX = 12
 GOALS = (Goal.SWITCH, Goal.SWITCH, Goal.UNDO, Goal.COMPLETE)
 
 
@@ -64,6 +64,21 @@ class TestAnyCrash:
                 ends.add(world.run(chance.choice(GOALS), fails=0.1))
 
         assert ends == set(End)
+
+
+class TestOneFailure:
+    """Of any step of a switch-over."""
+
+    @pytest.mark.parametrize("step", list(Step)[: list(Step).index(Step.GIVE_UP)])
+    def test_opens_no_source_whose_job_has_lost_its_state(self, step):
+        """Its writes would never reach the target, to which the name may point already."""
+        for seed in range(20):
+            world = World(random.Random(seed))
+            world.write()
+            world.follow()
+            world.run(Goal.SWITCH, fails_at=step)
+
+            assert not world.tables[SOURCE].writable or (world.name == SOURCE and world.state is not None)
 
 
 class TestAFenceOfAUser:

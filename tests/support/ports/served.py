@@ -131,6 +131,7 @@ class Measured:
     def frozen(self):
         """Stop the process within the block; the kernel still accepts connections."""
         self._child.send_signal(signal.SIGSTOP)
+        os.waitpid(self._child.pid, os.WUNTRACED)  # a signal stops the other threads a moment later
         try:
             yield
         finally:

@@ -115,8 +115,8 @@ class World:
             self.chance.choice([self.write, self.write, self.follow, self.open_slowly, self.commit_slowly])()
 
     # -------------------------------------------------------------- a command
-    def run(self, goal, *, dies_after=None, fails=0.0, released=False):
-        """Run a command; it dies after so many effects, or each effect fails with a probability. Return its end."""
+    def run(self, goal, *, dies_after=None, fails=0.0, fails_at=None, released=False):
+        """Run a command; it dies after so many effects, fails at a step, or at each with a probability. Return its end."""
         named = self.tables[self.name].log.head()
         source = self.tables[source_behind(named, target=TARGET)].log
         mark = mark_of(source.head())
@@ -127,7 +127,7 @@ class World:
         while isinstance(machine.at, Step):
             self.disturb()
             answer = Answer.FAILED
-            if self.chance.random() >= fails:
+            if machine.at is not fails_at and self.chance.random() >= fails:
                 try:
                     answer = command.perform(machine.at)
                 except BackfillError:
