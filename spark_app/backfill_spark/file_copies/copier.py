@@ -386,7 +386,7 @@ def _decided(planned: PlannedCopy, leaves: tuple[Path, ...]) -> PlannedCopy | No
     if planned.table is None:
         return planned
     mode = with_known_columns(planned.mode, planned.table, leaves)
-    return None if isinstance(mode, Decoded) else replace(planned, table=None)
+    return None if isinstance(mode, Decoded) else replace(planned, mode=mode, table=None)
 
 
 def _can_be_projected(footer: Footer, mode: Projected) -> bool:
