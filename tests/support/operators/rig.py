@@ -309,6 +309,10 @@ class Rig:
         """Return the driver of an attempt, if it runs."""
         return self.kubelet.running.get(self.driver(name, attempt))
 
+    def statuses(self):
+        """Return the status of every Backfill, for messages."""
+        return {name: body.get("status", {}) for (_, name), body in sorted(self.store.objects["backfills"].items())}
+
     def pods(self):
         return {name: pod["status"]["phase"] for (_, name), pod in sorted(self.store.objects["pods"].items())}
 
@@ -362,7 +366,7 @@ class Rig:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     what = what() if callable(what) else what or "it"
-                    raise AssertionError(f"{what} did not become true: {self.status()} {self.pods()}")
+                    raise AssertionError(f"{what} did not become true: {self.statuses()} {self.pods()}")
                 changed.clear()
                 with contextlib.suppress(TimeoutError):
                     # Doubles change without the store: they are polled a few times a second.
