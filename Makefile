@@ -73,6 +73,10 @@ test-metastore: setup ## test table names and their flips on a real Hive metasto
 test-monitoring: setup ## test alerts and dashboards with a real Prometheus, in a minute; compiles it once, which needs go
 	@$(TESTS) monitoring -- $(ARGS)
 
+test-kueue: setup ## test queues with a real Kueue, in a minute or two; compiles it once, which needs go and three minutes
+	@PYTHONPATH=tests $(BIN)/python -m support.kueue.build
+	@$(BIN)/python -m pytest -q --junit-xml=build/reports/kueue.xml tests/control_plane/launches/test_queues.py -k '[kueue] or ARealKueue' $(ARGS)
+
 attack: setup ## search for faults with three suites for MINUTES (60) in total: unusual tables, hostile objects, a real terminal
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
 
@@ -163,4 +167,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka demo-switch test test-rest test-all test-metastore test-monitoring test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean
+.PHONY: help setup demo demo-kafka demo-switch test test-rest test-all test-metastore test-monitoring test-kueue test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean

@@ -16,6 +16,9 @@ from backfill_operator.manifests.spark_conf import executors_max
 DRIVER_SET: Final = "driver"
 EXECUTOR_SET: Final = "executors"
 
+JOB_UID_LABEL: Final = "kueue.x-k8s.io/job-uid"
+"""Kueue's label for the UID of a Workload's job: its messages about a preemption name it."""
+
 PLACED_BY: Final = (
     "affinity", "nodeSelector", "overhead", "priorityClassName", "runtimeClassName", "schedulerName", "tolerations",
     "topologySpreadConstraints",
@@ -48,6 +51,7 @@ def workload(launch: Launch) -> dict[str, Any]:
                 BACKFILL_LABEL: base_name(launch.name),
                 UID_LABEL: launch.uid,
                 WORKLOAD_LABEL: made_of(launch.spec, launch.kind),
+                JOB_UID_LABEL: launch.uid,
             },
             "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
         },

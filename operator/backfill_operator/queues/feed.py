@@ -97,9 +97,11 @@ class WorkloadFeed:
         self._workloads.pop(key, None)
 
     def refuse(self, key: Key, message: str) -> None:
-        """Store the reason why the Workload of a Backfill cannot be created, for `REFUSED_S` seconds."""
-        self._refused[key] = asyncio.get_running_loop().time(), message
+        """Store the reason why the Workload of a Backfill cannot be created, for `REFUSED_S` seconds; then request a reconcile."""
+        loop = asyncio.get_running_loop()
+        self._refused[key] = loop.time(), message
         self._enqueue(key)
+        loop.call_later(REFUSED_S, self._enqueue, key)
 
     async def run(self) -> None:
         """List and watch until cancelled."""

@@ -77,7 +77,7 @@ class Workloads:
             case RequeueWorkload():
                 await self._requeue(seen, action)
             case ReportPodsReady():
-                ready = self._condition("PodsReady", "PodsReady", "the driver is ready")
+                ready = self._condition("PodsReady", "Started", "the driver is ready")
                 await self._show(seen, action.name, action.uid, ready)
 
     async def placements(self, seen: Observation) -> Mapping[str, Placement]:
@@ -146,15 +146,20 @@ class Workloads:
         raw = await self._read(seen, action.name, action.uid)
         if raw is None or not workload_of(raw).observed.reserved:
             return
-        shown = mappings(mapping(raw.get("status")).get("conditions"))
-        cause = next((condition for condition in shown if condition.get("type") == "Evicted"), {})
+        shown = {
+            condition.get("type"): condition for condition in mappings(mapping(raw.get("status")).get("conditions"))
+        }
+        cause = shown.get("Evicted", {})
         reason, message = str(cause.get("reason") or "Pending"), str(cause.get("message") or "its pods are gone")
         at_once = reason in REQUEUED_AT_ONCE
-        conditions = (
+        conditions: tuple[Raw, ...] = (
             self._condition("Requeued", reason, message, "True" if at_once else "False"),
             self._condition("QuotaReserved", "Pending", message, "False"),
             self._condition("Admitted", "NoReservation", "The workload has no reservation", "False"),
         )
+        if "PodsReady" in shown:
+            # The next admission begins with this condition, and Kueue may wait until it is true.
+            conditions += (self._condition("PodsReady", "WaitForStart", "the driver has stopped", "False"),)
         await self._write(seen, raw, conditions, {"admission": None})
 
     async def _show(self, seen: Observation, name: str, uid: str, condition: Raw) -> None:

@@ -66,7 +66,15 @@ class TestAStageThatCannotRun:
         assert "not run" not in output
         assert all(
             target in made
-            for target in ("site", "e2e-smoke", "test-monitoring", "test-stores", "crash-stores", "crash-kafka")
+            for target in (
+                "site",
+                "e2e-smoke",
+                "test-monitoring",
+                "test-kueue",
+                "test-stores",
+                "crash-stores",
+                "crash-kafka",
+            )
         )
 
     @pytest.mark.parametrize(

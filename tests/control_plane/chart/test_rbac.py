@@ -3,7 +3,8 @@
 from support.cluster import charts
 from support.cluster.charts import RULES, allowed
 from support.cluster.fake_api import Fault
-from support.kueue.scripted import ScriptedKueue
+from support.kueue.fake_kueue import FakeKueue
+from support.kueue.queues import Queues
 from support.operators.rig import NAMESPACE, Rig
 
 from backfill_operator.kube.resources import Resource
@@ -72,17 +73,16 @@ class TestTheRules:
     async def test_queues_add_only_workloads_and_flavors(self):
         """An operator whose jobs have no queue makes none of these calls."""
         async with Rig(namespaces=(NAMESPACE,)) as rig:
-            kueue = ScriptedKueue(rig)
-            kueue.flavor("default")
+            FakeKueue(rig.store)
+            queues = Queues(rig)
+            queues.all(cpu="8")
             for name in ("first", "short"):
                 rig.create(name, queue="team", executor={"instances": 0})
-                await rig.until(lambda name=name: kueue.workload(name))
-                kueue.admit(name)
                 await rig.until_holds("Running", name)
             rig.kubelet.finish(rig.driver("first"))
-            await rig.until(lambda: kueue.condition("Finished", "first") == "True")
+            await rig.until(lambda: queues.is_true("Finished", "first"))
             rig.edit("short", suspend=True)
-            await rig.until(lambda: kueue.workload("short") is None)
+            await rig.until(lambda: queues.workload("short") is None)
             seen = {
                 (
                     request.group,

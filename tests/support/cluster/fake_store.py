@@ -12,6 +12,8 @@ import re
 import uuid
 from datetime import UTC, datetime
 
+from support.kueue.kinds import CLUSTER_QUEUES, LOCAL_QUEUES
+
 from backfill_operator.informer.namespaces import NAMESPACES
 from backfill_operator.kube.resources import (
     BACKFILLS,
@@ -27,7 +29,20 @@ from backfill_operator.kube.resources import (
 
 RESOURCES = {
     resource.plural: resource
-    for resource in (BACKFILLS, PODS, CONFIG_MAPS, SECRETS, SERVICES, LEASES, EVENTS, NAMESPACES, WORKLOADS, FLAVORS)
+    for resource in (
+        BACKFILLS,
+        PODS,
+        CONFIG_MAPS,
+        SECRETS,
+        SERVICES,
+        LEASES,
+        EVENTS,
+        NAMESPACES,
+        WORKLOADS,
+        FLAVORS,
+        CLUSTER_QUEUES,
+        LOCAL_QUEUES,
+    )
 }
 WITH_STATUS = {"backfills", "pods", "services", "workloads"}
 DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")

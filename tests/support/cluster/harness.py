@@ -87,7 +87,7 @@ def borrowed_cluster(environ, *, nodes=False, mounted=None):
             given = Path(environ["KUBECONFIG"])
             yield Borrowed("KUBECONFIG", given, has_nodes=_has_nodes(given))
         case "KUBEBUILDER_ASSETS":
-            with _assets(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
+            with own_server(Path(environ["KUBEBUILDER_ASSETS"])) as kubeconfig:
                 yield Borrowed("KUBEBUILDER_ASSETS", kubeconfig, has_nodes=False)
         case "kind" | "k3d" as name:
             yield _local(name, mounted)
@@ -235,7 +235,7 @@ def _mount(name, mounted, folder):
 
 
 @contextlib.contextmanager
-def _assets(folder):
+def own_server(folder):
     """Start etcd and an API server on loopback, with a separate token; end them by their handles."""
     missing = [name for name in ("etcd", "kube-apiserver") if not (folder / name).is_file()]
     if missing:

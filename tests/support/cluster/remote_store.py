@@ -13,7 +13,7 @@ from support.cluster.fake_store import RESOURCES, Refusal
 
 EVERY_S = 0.1
 OWNED = ("pods", "configmaps", "secrets", "services")
-CLUSTER_WIDE = ("resourceflavors",)
+CLUSTER_WIDE = ("resourceflavors", "clusterqueues")
 
 
 def _is_orphan(object_, alive):
