@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from backfill_spark import crash_points as crash
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 LOOPBACK = "127.0.0.1"
+_log = logging.getLogger(__name__)
 MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"
 
 
@@ -111,6 +113,30 @@ class DriverSettings(BaseModel):
                 f"{variable}={values[field]!r}: {first['msg'][:1].lower()}{first['msg'][1:]}.",
                 hint=f"Correct or unset {variable}.",
             ) from error
+
+
+class LineageSettings(BaseModel):
+    """Server for events of OpenLineage, by the variables of OpenLineage's own clients."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(pattern=r"^https?://[^\s/@]+(/\S*)?$")
+    endpoint: str = "api/v1/lineage"
+    namespace: str = "default"
+    api_key: str = Field(default="", repr=False)
+
+
+def lineage_settings(environ: Mapping[str, str] | None = None) -> LineageSettings | None:
+    """Return the server in `OPENLINEAGE_URL`; `None` without one, if it is no address, or if `OPENLINEAGE_DISABLED` is true."""
+    given = os.environ if environ is None else environ
+    values = {name: given.get(f"OPENLINEAGE_{name.upper()}") for name in LineageSettings.model_fields}
+    if not values["url"] or given.get("OPENLINEAGE_DISABLED", "").lower() == "true":
+        return None
+    try:
+        return LineageSettings.model_validate({name: value for name, value in values.items() if value})
+    except ValidationError:
+        _log.warning("OPENLINEAGE_URL is no address such as http://marquez:5000, so no events are sent")
+        return None
 
 
 def in_a_pod() -> bool:

@@ -154,6 +154,11 @@ class TableParams(Params):
         """Name for users: its path, or its name in a catalog."""
         return next(iter(self.paths.values()), "")
 
+    @property
+    def dataset(self) -> tuple[str, str]:
+        """Namespace and name by the naming rules of OpenLineage; an empty namespace for that of the job."""
+        return "", self.label
+
 
 class SourceParams(TableParams):
     """Base of the parameters of sources."""

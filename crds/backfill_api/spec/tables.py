@@ -48,6 +48,18 @@ class LocatedTable(TableParams):
         """The table's folder, or its name in the catalog."""
         return self.path or f"table {self.table}"
 
+    @property
+    def dataset(self) -> tuple[str, str]:
+        """Bucket and key, host and path, or the catalog's name without a namespace."""
+        if self.path is None:
+            return "", str(self.table)
+        location = place_of_spec(self.path)
+        if location.is_local:
+            return "file", location.path
+        scheme = "s3" if location.scheme == "s3a" else location.scheme
+        key = location.path if scheme == "hdfs" else location.path.lstrip("/")
+        return f"{scheme}://{location.authority}", key
+
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.path is None and self.table is None:

@@ -43,6 +43,7 @@ from backfill_core.protocol.publication import Publish
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_spark import crash_points as crash
 from backfill_spark.control.history import RecordedRun, RunRecord, verdict_of
+from backfill_spark.control.lineage import LineageReport
 from backfill_spark.control.local_registry import OPENING, LocalRegistry
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 from backfill_spark.control.operator_binding import OperatorBinding
@@ -61,7 +62,7 @@ from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.opening.tables import Tables
 from backfill_spark.opening.warm_up import start_warm_ups
-from backfill_spark.settings import DriverSettings
+from backfill_spark.settings import DriverSettings, lineage_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,10 +133,11 @@ def run_driver(
     crash.arm(settings.crash_at)
     began_s = now().mono_s
     stop, opened = stop or StopSignal(), list[JobContext]()
-    record = RunRecord(settings.state_dir, backfill.job_id)
+    record, lineage = RunRecord(settings.state_dir, backfill.job_id), LineageReport(lineage_settings(), backfill, now)
     try:
         with LocalRegistry(settings.state_dir, backfill.job_id) as registry:
-            caller = _Caller(settings, registry, stop, observe, _announced(registry, starting), spark is None)
+            seen = lineage.observing(observe)
+            caller = _Caller(settings, registry, stop, seen, _announced(registry, starting), spark is None)
             record.begin(format_timestamp(now().wall_ms))
             caller.starting(OPENING)
             with JobContext.open(
@@ -149,6 +151,7 @@ def run_driver(
     except BackfillError as error:
         outcome = _failed(error, None, None)
     record.finish(_recorded(backfill.job_id, outcome))
+    lineage.end(outcome.outcome, outcome.reason, outcome.message)
     return outcome
 
 

@@ -88,6 +88,11 @@ class KafkaSource(OffsetSourceParams):
         return f"topic {self.topic}"
 
     @property
+    def dataset(self) -> tuple[str, str]:
+        """The first broker, and the topic."""
+        return f"kafka://{self.bootstrap_servers.split(',')[0]}", self.topic
+
+    @property
     def secret(self) -> str | None:
         """The Secret of `secretRef`."""
         return self.secret_ref
