@@ -23,6 +23,7 @@ WAY_WORDS = {
     "Whole": "copied byte by byte",
     "Projected": "copied without some columns, or with other names",
     "Grafted": "copied, with computed columns joined to the others",
+    "Hidden": "copied, with the rows that the filter leaves out hidden in them",
     "Decoded": "decoded",
     "Excluded": "not read: the filter leaves out all of their rows",
 }

@@ -15,6 +15,7 @@ WAY_REASONS = {
     "Whole": "the target has all of their columns, under the same names",
     "Projected": "the target leaves out some of their columns, or gives them other names",
     "Grafted": "the transform computes some of their columns, and takes at least as many",
+    "Hidden": "the log does not decide the filter, so its columns are read first; a file most of whose rows fail is decoded",
     "Excluded": "partition values or statistics in the source's log decide the filter",
 }
 """The reason of each copy mode for which a plan contains none."""

@@ -159,6 +159,32 @@ class TestRowsThatBecomeVisibleTogether:
         assert loaded.spec.target.params.publish == "WhenVerified"
 
 
+class TestHiddenRows:
+    """Rows are hidden in copied files, so a job must copy files, and may keep rows that its filter leaves out."""
+
+    @pytest.mark.parametrize("strategy", ["Arrangement", "RearrangedChain"])
+    def test_a_strategy_that_writes_all_rows_is_refused(self, strategy):
+        """The message names the strategies that work."""
+        with pytest.raises(SpecError) as refused:
+            job("/s", "/t", strategy={"type": strategy}, target={"filteredRows": "Hidden"})
+
+        [message] = map(str, refused.value.errors)
+        assert message.startswith("spec.target.delta.filteredRows: rows are hidden in copied files")
+        assert "strategy.type: Replica or Snapshot" in message
+
+    def test_a_scope_is_refused(self):
+        """A hidden row outside of the scope would end the next job that replaces it."""
+        target = {"filteredRows": "Hidden", "scope": "id > 3", "publish": "WhenVerified", "writeMode": "Append"}
+        with pytest.raises(SpecError, match=r"spec.target.delta.filteredRows: a copied file may have hidden rows"):
+            job("/s", "/t", target=target)
+
+    @pytest.mark.parametrize("strategy", ["Snapshot", "Replica"])
+    def test_a_strategy_that_copies_files_is_accepted(self, strategy):
+        """Also with rows that become visible together."""
+        target = {"filteredRows": "Hidden", "publish": "WhenVerified"}
+        assert job("/s", "/t", strategy={"type": strategy}, target=target).spec.target.params.hides_rows
+
+
 class TestAScope:
     """The commit that makes the copied rows visible replaces those of the scope; no other commit can."""
 

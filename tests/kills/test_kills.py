@@ -2,7 +2,7 @@
 
 import pytest
 from support.crashes.deaths import RANDOM, Death
-from support.crashes.table_job import TRIALS, TableJob
+from support.crashes.table_job import HIDDEN, TRIALS, TableJob
 from support.crashes.topic_job import TopicJob
 
 SEALS = 3
@@ -25,6 +25,12 @@ class TestAKilledDriver:
     def test_a_killed_driver_of_a_topic_loses_and_doubles_nothing(self, spark, broker, tmp_path):
         """Producers write meanwhile, in transactions too; each commit is compared with the records of the topic."""
         self.dies_once(TopicJob(spark, tmp_path, "SourceSplits", 1, broker.address), with_java=False)
+
+    @pytest.mark.rest
+    def test_a_killed_driver_hides_each_failing_row(self, spark, tmp_path):
+        """A commit has the vectors of its files, or neither."""
+        modes = TRIALS["Replica"].modes
+        self.dies_once(TableJob(spark, tmp_path, "Replica", modes.index(HIDDEN)), with_java=False)
 
     @staticmethod
     def dies_once(job, *, with_java):

@@ -32,9 +32,13 @@ COUNTS_REQUESTS = "s3a"
 
 PUBLISHED_AT_ONCE = "Continuously"
 MIXES = "changes rows of the target while it copies, so the copied rows must be visible"
+COPIES_NO_FILES = "rows are hidden in copied files, and this strategy writes all rows again"
 SCOPE_PUBLISHES = "the rows of the scope are replaced by the one commit that makes the copied rows visible"
 SCOPE_REPLACES = "with a scope, the rows outside of it are kept and those inside are replaced"
-SCOPE_FITS = "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse and after: Exit"
+SCOPE_HIDES = "a copied file may have hidden rows outside of the scope, and no later job could replace the scope"
+SCOPE_FITS = (
+    "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse, filteredRows: Rewritten and after: Exit"
+)
 SCOPE_ENDS = "a job with a scope copies one version of the source, and applies no later changes"
 NO_LAG = "applies no changes while it copies, so a slower copy would only lengthen the lag"
 NO_BYTES = "is a limit of the bytes of files, and this source has its rows in none"
@@ -74,6 +78,9 @@ def check_combination(source: Source, target: Target, strategy: Strategy, mode: 
             value="Follow",
         )  # fmt: skip
     _check_publish(target, strategy)
+    if target.params.hides_rows and not strategy.params.COPIES_BEFORE_CHANGES:
+        hint = f"remove it, or use strategy.type: {' or '.join(_copying_first())}"
+        raise refused(f"target.{member_of(target.type)}.filteredRows", COPIES_NO_FILES, hint=hint, value="Hidden")
     if _keeps_what_must_go(target, strategy):
         message = f"strategy {strategy.type} takes all rows out when it begins anew, and these would be kept"
         raise refused(
@@ -91,6 +98,8 @@ def check_scope(target: Target, after: str) -> None:
     params, member = target.params, f"target.{member_of(target.type)}"
     if params.scope is None:
         return
+    if params.hides_rows:
+        raise refused(f"{member}.filteredRows", SCOPE_HIDES, hint="set filteredRows: Rewritten", value="Hidden")
     if params.publish == PUBLISHED_AT_ONCE:
         hint = "set publish: WhenVerified or WhenComplete"
         raise refused(f"{member}.publish", SCOPE_PUBLISHES, hint=hint, value=params.publish)
@@ -210,9 +219,15 @@ def rules() -> Iterator[tuple[str, str]]:
             f"!has({target}) || !has({field}) || {field} == '{PUBLISHED_AT_ONCE}' || self.strategy.type in {copying}",
             f"publish: WhenComplete and WhenVerified work with strategy {' or '.join(copying)}",
         )
+        hides = f"has({target}) && has({target}.filteredRows) && {target}.filteredRows == 'Hidden'"
+        yield (
+            f"!({hides}) || self.strategy.type in {copying}",
+            f"filteredRows: Hidden works with strategy {' or '.join(copying)}",
+        )
         scoped = f"has({target}) && has({target}.scope)"
         # The schema has defaults for these fields.
         fits = f"{field} != '{PUBLISHED_AT_ONCE}' && {target}.existingRows != 'Keep' && self.after == 'Exit'"
+        fits += f" && (!has({target}.filteredRows) || {target}.filteredRows != 'Hidden')"
         yield f"!({scoped}) || ({fits})", SCOPE_FITS
     following = [strategy.name for strategy in Strategy.VARIANTS.values() if ships(strategy)]
     for source in Source.VARIANTS.values():

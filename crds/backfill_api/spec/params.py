@@ -244,6 +244,11 @@ class TargetParams(TableParams):
         """True if the target may have rows of other writers."""
         return self.existing_rows == "Keep" or self.scope is not None
 
+    @property
+    def hides_rows(self) -> bool:
+        """True if copied files may contain rows that fail the filter, hidden from readers."""
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:

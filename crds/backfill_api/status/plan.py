@@ -47,7 +47,7 @@ class PlannedFiles(Model):
 
     way: Annotated[str, Field(max_length=64)]
     """Whole: their bytes are copied. Projected: columns are left out or renamed. Grafted: columns are computed, and joined
-    to those that are copied. Decoded: their rows are read and written. Excluded: the filter leaves out all of their rows, and they are not read."""
+    to those that are copied. Hidden: copied, and a vector hides the rows that the filter leaves out. Decoded: their rows are read and written. Excluded: the filter leaves out all of their rows, and they are not read."""
 
     files: Count
     """Number of files."""

@@ -8,6 +8,7 @@ mode            the staged file                                    condition
 Whole           the source's file, byte by byte                    the target has all columns, under their names in files
 Projected       the source's column chunks with another footer     columns are left out or have another name in files
 PartlyComputed  those, and chunks of columns that Spark computed   some columns are computed, and at least as many are taken
+Hiding          one of the above, with a longer deletion vector    the filter keeps some rows, and failing ones may be hidden
 Decoded         written by Spark, row by row                       everything else
 Excluded        none; the source's file is not read                the filter excludes all of its rows
 """
@@ -114,12 +115,25 @@ class Excluded:
 Copying = Whole | Projected | PartlyComputed
 """Modes that keep the position of each row in its file."""
 
-CopyMode = Copying | Decoded | Excluded
+
+@dataclass(frozen=True, slots=True)
+class Hiding:
+    """The file is copied, and a deletion vector hides its rows that fail the filter; `hidden_rows.py` decides after they are counted."""
+
+    mode: Copying
+
+
+CopyMode = Copying | Hiding | Decoded | Excluded
 
 
 def name_of(mode: CopyMode) -> str:
     """Return the name of a copy mode in a plan and in metrics; `Grafted` is the API's name of `PartlyComputed`."""
-    return "Grafted" if isinstance(mode, PartlyComputed) else type(mode).__name__
+    match mode:
+        case PartlyComputed():
+            return "Grafted"
+        case Hiding():
+            return "Hidden"
+    return type(mode).__name__
 
 
 PARTLY_COMPUTED_ROWS_MIN = 10_000
@@ -185,14 +199,24 @@ def without_columns(source: TableFacts, absent: tuple[str, ...]) -> Projected | 
 def of_file(
     mode: CopyMode, transform: TransformFacts, source: TableFacts, target: TableFacts, file: FileFacts
 ) -> CopyMode:
-    """Return the copy mode of one file; `way` is the best mode for files of the table."""
+    """Return the copy mode of one file; `mode` is the best mode for files of the table."""
     verdict = judge(transform.condition, file.values)
     if verdict is Verdict.EXCLUDED:
         return Excluded()
     if not isinstance(mode, Copying):
         return mode
-    if verdict is Verdict.UNDECIDED and transform.condition is not None:
+    if verdict is Verdict.PASSES or transform.condition is None:
+        return _of_visible_rows(mode, transform, source, target, file)
+    if not (transform.hides and target.vectors):
         return _undecided(transform.condition)
+    # All rules for hidden rows also apply to the rows that this copy will hide.
+    copied = _of_visible_rows(mode, transform, source, target, replace(file, has_vector=True))
+    return copied if isinstance(copied, Decoded) else Hiding(copied)
+
+
+def _of_visible_rows(
+    mode: Copying, transform: TransformFacts, source: TableFacts, target: TableFacts, file: FileFacts
+) -> Copying | Decoded:
     if file.rows is None:
         return Decoded(Reason.NO_COUNT)
     if file.is_elsewhere:
@@ -227,7 +251,7 @@ def _computed(transform: TransformFacts) -> list[Computed]:
 def _by_transform(transform: TransformFacts) -> Iterator[Decoded]:
     if transform.adds_columns:
         yield Decoded(Reason.WRITE_MODE)
-    if transform.condition is not None and is_opaque(transform.condition):
+    if transform.condition is not None and is_opaque(transform.condition) and not transform.hides:
         yield _undecided(transform.condition)
     uses = Counter(taken.column for _, taken in _taken(transform))
     yield from (Decoded(Reason.TAKEN_TWICE, column) for column, times in uses.items() if times > 1)

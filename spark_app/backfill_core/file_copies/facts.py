@@ -118,6 +118,9 @@ class TransformFacts:
     adds_columns: bool = False
     """True if the write mode adds columns."""
 
+    hides: bool = False
+    """True if a copied file may hold rows that fail the condition, hidden by its deletion vector."""
+
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:

@@ -26,6 +26,7 @@ from backfill_core.file_copies.copy_modes import (
     Copying,
     CopyMode,
     Decoded,
+    Hiding,
     PartlyComputed,
     Reason,
     Whole,
@@ -72,7 +73,7 @@ def kept_of_files(source: TableFacts, transform: TransformFacts) -> TableFacts:
 
 def likely(mode: CopyMode, source: TableFacts) -> CopyMode:
     """Return the copy mode of most files, without their footers: files of a table that dropped columns still have them."""
-    return Decoded(Reason.UNKNOWN_COLUMN) if source.drops and isinstance(mode, Copying) else mode
+    return Decoded(Reason.UNKNOWN_COLUMN) if source.drops and isinstance(mode, Copying | Hiding) else mode
 
 
 @lru_cache(maxsize=4096)

@@ -34,6 +34,9 @@ class ExpectedCopy:
     partition: Mapping[str, str | None]
     """Partition values of its copy, by the physical names of the target."""
 
+    hidden: int | None = None
+    """Number of rows that a vector of the copy hides if the filter adds some; `None` if the copy hides the rows that the source hides."""
+
 
 def replaced_in_replica(
     sources: Iterable[ExpectedCopy], target: Sequence[TargetFile], damaged: Collection[str]
@@ -89,7 +92,14 @@ def _fit(group: Sequence[TargetFile], expected: ExpectedCopy, damaged: Collectio
         return all(file.vector is None for file in group)
     (first, *more) = group
     misfit = first.misfit(expected.file, expected.partition, same_bytes=False)
-    return not more and misfit is None and same_vector(first.vector, expected.file.vector)
+    return not more and misfit is None and _hides(first, expected)
+
+
+def _hides(file: TargetFile, expected: ExpectedCopy) -> bool:
+    """Return true if a copy hides the expected rows. A row that is hidden instead of another one is visible, so rows tell."""
+    if expected.hidden is None:
+        return same_vector(file.vector, expected.file.vector)
+    return (0 if file.vector is None else file.vector.rows) == expected.hidden
 
 
 def _order(file: TargetFile) -> RowOrder | None:

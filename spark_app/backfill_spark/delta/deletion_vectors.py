@@ -10,14 +10,14 @@ import base64
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from backfill_core.log_shipping.actions import UNIQUE_DIGITS, DeletionVector
 from backfill_core.log_shipping.file_locations import is_below_literally
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_TO_B85 = str.maketrans(_Z85, _B85)
+_TO_B85, _TO_Z85 = str.maketrans(_Z85, _B85), str.maketrans(_B85, _Z85)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,13 @@ class VectorDescriptor:
     """The descriptor of a vector, unchanged from the log."""
 
     fields: Mapping[str, Any]
+
+    @classmethod
+    def in_file(cls, identifier: uuid.UUID, *, offset: int, size_bytes: int, rows: int) -> Self:
+        """Return the descriptor of a vector in a file with an identifier, in the table's folder; see `in_folder`."""
+        place = base64.b85encode(identifier.bytes).decode().translate(_TO_Z85)
+        fields = {"storageType": "u", "pathOrInlineDv": place, "offset": offset}
+        return cls({**fields, "sizeInBytes": size_bytes, "cardinality": rows})
 
     @property
     def cardinality(self) -> int:
@@ -54,7 +61,7 @@ class VectorDescriptor:
             ValueError: the descriptor names no file.
         """
         folder, code = self._place
-        name = f"deletion_vector_{uuid.UUID(bytes=base64.b85decode(code.translate(_TO_B85)))}.bin"
+        name = file_name(uuid.UUID(bytes=base64.b85decode(code.translate(_TO_B85))))
         return f"{folder}/{name}" if folder else name
 
     def in_folder(self, folder: str) -> VectorDescriptor:
@@ -65,6 +72,11 @@ class VectorDescriptor:
     def _place(self) -> tuple[str, str]:
         text = str(self.fields["pathOrInlineDv"])
         return text[:-UNIQUE_DIGITS], text[-UNIQUE_DIGITS:]
+
+
+def file_name(identifier: uuid.UUID) -> str:
+    """Return the name of a file of vectors."""
+    return f"deletion_vector_{identifier}.bin"
 
 
 def vector_of(action: Mapping[str, Any]) -> DeletionVector | None:

@@ -28,7 +28,7 @@ from backfill_api.status.plan import (
     PlanWarning,
 )
 from backfill_core.errors import DuplicateKeyError
-from backfill_core.file_copies.copy_modes import CopyMode, Decoded, Excluded, Whole, name_of
+from backfill_core.file_copies.copy_modes import CopyMode, Decoded, Excluded, Hiding, Whole, name_of
 from backfill_core.job.steps import (
     CATCH_UP,
     COPY,
@@ -51,7 +51,7 @@ from backfill_core.protocol.publication import Publish
 from backfill_spark.driver.gauges import gauges
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
-from backfill_spark.file_copies.calibration import copied_rows_per_s
+from backfill_spark.file_copies.calibration import copied_rows_per_s, hidden_rows
 from backfill_spark.file_copies.mover_trial import MoverTrial, tried
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.stop_signal import StopSignal
@@ -66,6 +66,7 @@ from backfill_spark.opening.plan_warnings import (
     merges_in_order,
     order_warnings,
     partitions_left_out,
+    rows_stay,
     source_warnings,
     starts_over,
     store_warnings,
@@ -179,7 +180,7 @@ def _plan(
             *store_warnings(tables),
             *source_warnings(tables, seconds, rate, retention, began_s),
             *([] if table is None else table_warnings(table, change_feed)),
-            *_file_warnings(tables, settings, modes, counted),
+            *_file_warnings(tables, settings, modes, counted, filled),
             *key_unproven(tables, settings, unique=unique, by_range=by_key, rows_max=CHECK_UNIQUE_ROWS_MAX),
             *starts_over(opened.state, opened.start_over),
             *([] if target is None else partitions_left_out(kept, target, exists=exists)),
@@ -197,13 +198,23 @@ def _planned_target(tables: Tables, schema: StructType) -> PlannedTarget | None:
 
 
 def _file_warnings(
-    tables: Tables, settings: DriverSettings, modes: JobCopyModes | None, counted: Counter[CopyMode]
+    tables: Tables,
+    settings: DriverSettings,
+    modes: JobCopyModes | None,
+    counted: Counter[CopyMode],
+    filled: Sequence[int],
 ) -> list[PlanWarning]:
     """Return warnings that follow from the copy modes of the files."""
     if modes is None:
         return []
     files, executors = len(tables.pinned.rows), _executors(tables.spec, settings)
-    return [*emptied(modes.emptied(range(files))), *executors_idle(executors, counted, merges=tables.mode.merges)]
+    hides = any(isinstance(mode, Hiding) for mode in counted)
+    hidden = hidden_rows(tables, modes, filled, rows_max=SAMPLE_ROWS_MAX) if hides else None
+    return [
+        *emptied(modes.emptied(range(files))),
+        *rows_stay(hidden),
+        *executors_idle(executors, counted, merges=tables.mode.merges),
+    ]
 
 
 def _executors(spec: BackfillSpec, settings: DriverSettings) -> int:

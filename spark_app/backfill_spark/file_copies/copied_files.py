@@ -9,6 +9,16 @@ from backfill_core.file_copies.copy_modes import Copying, PartlyComputed
 from backfill_core.file_copies.facts import TableFacts
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.delta.vectors.bitmaps import Bitmap
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredFile:
+    """A file of the source with its failing rows."""
+
+    source: SourceFile
+    failing: Bitmap | None = None
+    """Visible rows that fail the filter; `None` if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +35,22 @@ class PlannedCopy:
 
     table: TableFacts | None = None
     """Columns of the source, against which the file's footer is checked; `None` if no check remains."""
+
+    is_unfiltered: bool = False
+    """True until its failing rows are known."""
+
+    failing: Bitmap | None = None
+    """Rows that the copy hides in addition to those that the source hides; `None` if there are none."""
+
+    @property
+    def filtered(self) -> FilteredFile:
+        """The file with its failing rows."""
+        return FilteredFile(self.file, self.failing)
+
+    @property
+    def has_vector(self) -> bool:
+        """True if the copy has a deletion vector."""
+        return self.failing is not None or self.file.vector is not None
 
     @property
     def is_doubtful(self) -> bool:
@@ -56,6 +82,15 @@ class Copied:
 
 
 @dataclass(frozen=True, slots=True)
+class Filtered:
+    """Files whose failing rows are known; files without a row that passes are left out."""
+
+    copies: tuple[PlannedCopy, ...]
+    decoded: tuple[PlannedCopy, ...]
+    """Files of which most rows fail."""
+
+
+@dataclass(frozen=True, slots=True)
 class Transferred:
     """Result of copying some files."""
 
@@ -66,7 +101,7 @@ class Transferred:
     left: tuple[PlannedCopy, ...]
     """Files that must be decoded, because of their footers.
 
-    The reasons: the file, or a file of its computed columns, is encrypted. It has none of the kept columns. It is projected and
+    The reasons: most of its rows fail the filter. The file, or a file of its computed columns, is encrypted. It has none of the kept columns. It is projected and
     has INT96. Computed columns cannot be joined to its row groups. It has a field that was dropped inside a column.
     """
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backfill_core.positions.file_ranges import FileRange
+from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.added_files import Statistics
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.file_copies.computed_columns import ComputedColumns
-from backfill_spark.file_copies.copied_files import MadeCopy, PlannedCopy, Transferred
+from backfill_spark.file_copies.copied_files import Filtered, FilteredFile, MadeCopy, PlannedCopy, Transferred
 from backfill_spark.file_copies.copier import FileTransfer
+from backfill_spark.file_copies.hidden_rows import filtered
 from backfill_spark.file_copies.planner import JobCopyModes, PlannedRange
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsCopies
@@ -39,18 +43,55 @@ class JobCopies:
             return self._modes
 
     def split(self, ranges: Sequence[FileRange]) -> tuple[list[PlannedRange], list[FileRange]]:
-        """Return the result of `JobWays.split`; if columns were dropped, footers decide the copy modes.
+        """Return the result of `JobCopyModes.split`; if columns were dropped, footers decide the copy modes.
 
         Raises:
             JAVA_ERRORS: the source's file system failed.
         """
+        ((planned, left),) = self.split_parts([ranges])
+        return planned, left
+
+    def split_parts(self, parts: Sequence[Sequence[FileRange]]) -> list[tuple[list[PlannedRange], list[FileRange]]]:
+        """Return the result of `split` for several lists of ranges, with one Spark job for the failing rows of all files.
+
+        Raises:
+            JAVA_ERRORS: the source's file system failed.
+            Spark's error for a row for which the filter cannot be computed.
+        """
+        ranges = [part for of_part in parts for part in of_part]
         planned, left = self.modes.split(ranges)
-        if not planned or not self.modes.table.drops:
-            return planned, left
-        decided = self._copier().by_footers([copy for _, copy in planned])
-        copied = {part: copy for (part, _), copy in zip(planned, decided, strict=True) if copy is not None}
-        decoded = {*left, *(part for part, _ in planned if part not in copied)}
-        return list(copied.items()), [part for part in ranges if part in decoded]
+        copied, decoded = dict(planned), set(left)
+        if planned and self.modes.table.drops:
+            footers = self._copier().by_footers([copy for _, copy in planned])
+            copied = {part: copy for (part, _), copy in zip(planned, footers, strict=True) if copy is not None}
+            decoded |= dict(planned).keys() - copied.keys()
+        if any(copy.is_unfiltered for copy in copied.values()):
+            by_path = {copy.file.path: part for part, copy in copied.items()}
+            result = self.filtered(list(copied.values()))
+            copied = {by_path[copy.file.path]: copy for copy in result.copies}
+            decoded |= {by_path[copy.file.path] for copy in result.decoded}
+        return [
+            (
+                [(part, copied[part]) for part in of_part if part in copied],
+                [part for part in of_part if part in decoded],
+            )
+            for of_part in parts
+        ]
+
+    def filtered(self, files: Sequence[PlannedCopy]) -> Filtered:
+        """Return files without those of which no row passes the filter, and separately those that must be decoded.
+
+        One Spark job, if the log does not decide the filter.
+
+        Raises:
+            AccountingError: a file has more rows than the source's log records.
+            Spark's error for a row for which the filter cannot be computed.
+        """
+        where = self._tables.transform.where
+        if where is None or not any(planned.is_unfiltered for planned in files):
+            return Filtered(tuple(files), ())
+        source = ability(self._tables.source, SupportsFiles)
+        return filtered(self._tables.spark, source, where, files)
 
     def stage(
         self,
@@ -61,7 +102,15 @@ class JobCopies:
         vectors: Sequence[VectorDescriptor] = (),
     ) -> Transferred:
         """Copy files into the folder of a piece of work, or of a segment of it; see `FileTransfer.copy`."""
-        return self._copier().copy(files, folder, check=check, vectors=vectors)
+        kept = self.filtered(files)
+        done = self._copier().copy(kept.copies, folder, check=check, vectors=vectors)
+        return replace(done, left=(*done.left, *kept.decoded))
+
+    def hide(
+        self, files: Sequence[FilteredFile], folder: str, *, check: Callable[[], None]
+    ) -> tuple[list[SourceFile], tuple[StagedFile, ...]]:
+        """Hide the failing rows of files in existing copies; see `with_hidden_rows`."""
+        return self._copier().hide(files, folder, check=check)
 
     def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:
         """Return the statistics of existing copies; see `FileTransfer.statistics`."""

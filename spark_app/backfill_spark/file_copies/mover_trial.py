@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
 from backfill_api.status.plan import PlannedMover
-from backfill_core.file_copies.copy_modes import CopyMode, Whole
+from backfill_core.file_copies.copy_modes import CopyMode, Hiding, Whole
 from backfill_core.file_copies.movers import COPY_MAX_BYTES, S3, ByDriver, Mover, requests_of
 from backfill_core.file_copies.request_width import NARROWEST
 from backfill_spark.file_copies.bytes import ByteCopier
@@ -67,7 +67,9 @@ def tried(tables: Tables, modes: JobCopyModes, counted: Counter[CopyMode], fille
         counted: Number of files of each mode.
         filled: The files with rows.
     """
-    whole = sum(number for mode, number in counted.items() if isinstance(mode, Whole))
+    whole = sum(
+        number for mode, number in counted.items() if isinstance(mode.mode if isinstance(mode, Hiding) else mode, Whole)
+    )
     if not whole or modes.source is None or not isinstance(tables.sink, SupportsCopies):
         return None
     copier = ByteCopier(tables.spark, modes.source.path, ability(tables.sink, SupportsCopies).path)

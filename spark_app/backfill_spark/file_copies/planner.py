@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -12,6 +12,7 @@ from backfill_core.file_copies.copy_modes import (
     CopyMode,
     Decoded,
     Excluded,
+    Hiding,
     PartlyComputed,
     Projected,
     Reason,
@@ -71,7 +72,8 @@ class JobCopyModes:
             name: Computed(name, failing[name]) if column is None else Taken(column) for name, column in copied.items()
         }
         condition = tables.transform.condition(tables.spark, opened.schema)
-        transform = TransformFacts(outputs, condition, adds_columns=bool(tables.mode.columns))
+        hides = tables.spec.target.params.hides_rows
+        transform = TransformFacts(outputs, condition, adds_columns=bool(tables.mode.columns), hides=hides)
         table = source.table_facts()
         target = sink.table_facts(tables.transform.output_schema(tables.spark, opened.schema))
         filtered = FilterColumns.of(condition, table, opened.schema)
@@ -117,6 +119,9 @@ class JobCopyModes:
             case Whole() | Projected() | PartlyComputed():
                 assert rows is not None
                 return PlannedCopy(file, mode, self.partition(file), rows, self._kept)
+            case Hiding(mode=copying):
+                assert rows is not None
+                return PlannedCopy(file, copying, self.partition(file), rows, self._kept, is_unfiltered=True)
         return mode
 
     @cached_property
@@ -138,6 +143,13 @@ class JobCopyModes:
             block = self.source.source_files(files[at : at + BLOCK_FILES])
             counts.update(likely(self._mode(file)[0], self.table) for file in block)
         return counts
+
+    def unfiltered(self, files: Sequence[int]) -> Iterator[PlannedCopy]:
+        """Yield the copies among files whose failing rows must be counted."""
+        if self.source is not None and self.transform.hides and not self.decodes:
+            for at in range(0, len(files), BLOCK_FILES):
+                planned = map(self.planned, self.source.source_files(files[at : at + BLOCK_FILES]))
+                yield from (copy for copy in planned if isinstance(copy, PlannedCopy) and copy.is_unfiltered)
 
     def emptied(self, files: Sequence[int]) -> Counter[str]:
         """Return, per partition column, the number of files with an empty string, which the target stores as null."""

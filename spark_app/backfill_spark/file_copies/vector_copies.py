@@ -53,14 +53,23 @@ def _copied(copier: ByteCopier, path: str, folder: str, check: Callable[[], None
 def _check(spark: SparkSession, target: str, vector: VectorDescriptor, folder: str, check: Callable[[], None]) -> None:
     """Reject a copied vector that is unreadable, or whose number of hidden rows differs from the log."""
     check()
-    copied = vector_of({"deletionVector": vector.in_folder(folder).fields})
-    assert copied is not None
     try:
-        rows = len(hidden_rows(spark, target, copied))
+        check_vector(spark, target, vector.in_folder(folder))
     except JAVA_ERRORS as error:
         if trouble_of(error) not in (Trouble.DAMAGED, Trouble.UNKNOWN):
             raise
         raise SourceDamagedError(
             f"the deletion vector {vector.file} of the source cannot be read: {first_line(error)}.", hint=RESTORE
         ) from error
-    check_read(vector.file, read=rows, promised=vector.cardinality)
+
+
+def check_vector(spark: SparkSession, target: str, vector: VectorDescriptor) -> None:
+    """Reject a vector of the target whose number of hidden rows differs from its descriptor.
+
+    Raises:
+        AccountingError: names the vector's file and both numbers.
+        JAVA_ERRORS: the vector is unreadable, or the storage failed.
+    """
+    stored = vector_of({"deletionVector": vector.fields})
+    assert stored is not None
+    check_read(vector.file, read=len(hidden_rows(spark, target, stored)), promised=vector.cardinality)

@@ -18,7 +18,7 @@ from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import RemovedFile, StagedFile, StagedMode
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.source_file import SourceFile
-from backfill_spark.file_copies.copied_files import MadeCopy, PlannedCopy
+from backfill_spark.file_copies.copied_files import FilteredFile, MadeCopy, PlannedCopy
 from backfill_spark.log_shipping.file_actions import removal, with_fields
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsLog
@@ -48,11 +48,12 @@ def stage_step(
     modes = context.copies.modes
     _check_present(step, context)
     _check_kept(step, modes, context)
-    step = _with_new_copies(step, modes)
+    step, sources = _with_new_copies(step, context)
     copies, decoded = _planned(step, modes)
     _check_vectors(step, modes, context)
-    vectors = [vector for file in step.vectors if (vector := _logged(file.source).vector) is not None]
-    done = context.copy_files(copies, vectors=vectors)
+    unchanged = [file.source.vector for file in sources if file.failing is None and file.source.vector is not None]
+    done = context.copy_files(copies, vectors=unchanged)
+    hidden, hiding = context.hide_rows(sources)
     by_path = {copy.file.path: copy for copy in step.copies}
     decoded += [by_path[planned.file.path] for planned in done.left]
     # Spark logs its files as a data change, so the files that they replace must be logged as one too.
@@ -60,7 +61,7 @@ def stage_step(
     files = [_flagged(file.staged, changes or by_path[file.planned.file.path].data_change) for file in done.copied]
     for copy in decoded:
         files += _decoded(copy, version, context)
-    files += _with_new_vectors(step.vectors, changes, context)
+    files += _with_new_vectors(step.vectors, hidden, changes, context)
     gone = [(removed.file, removed.data_change) for removed in step.removals]
     gone += [(file.file, file.data_change) for file in step.vectors]
     now_ms = time.time_ns() // 1_000_000
@@ -71,7 +72,7 @@ def stage_step(
         )
         for file, changed in gone
     )
-    return (*files, *done.vector_files), removed
+    return (*files, *done.vector_files, *hiding), removed
 
 
 def _check_present(step: TargetStep, context: WorkContext) -> None:
@@ -133,23 +134,35 @@ def _planned(step: TargetStep, modes: JobCopyModes) -> tuple[list[PlannedCopy], 
     return copies, decoded
 
 
-def _with_new_copies(step: TargetStep, modes: JobCopyModes) -> TargetStep:
-    """Return a step that copies again the files whose existing copies cannot take the new vector."""
-    kept = tuple(file for file in step.vectors if _stays(_logged(file.source), modes))
-    replaced = [file for file in step.vectors if file not in kept]
+def _with_new_copies(step: TargetStep, context: WorkContext) -> tuple[TargetStep, tuple[FilteredFile, ...]]:
+    """Return a step that copies again the files whose existing copies cannot take the new vector.
+
+    The second result has the source files of the step's remaining vectors, in their order.
+    """
+    modes = context.copies.modes
+    planned = [_planned_vector(_logged(file.source), modes) for file in step.vectors]
+    filtered = context.copies.filtered([file for file in planned if isinstance(file, PlannedCopy)])
+    by_path = {copy.file.path: copy.filtered for copy in filtered.copies}
+    by_path |= {file.path: FilteredFile(file) for file in planned if isinstance(file, SourceFile)}
+    kept = tuple(file for file in step.vectors if file.source.path in by_path)
+    replaced = [file for file in step.vectors if file.source.path not in by_path]
     removals = (*step.removals, *(Removal(file.file, file.data_change) for file in replaced))
     copies = (*step.copies, *(TargetCopy(file.source, file.data_change) for file in replaced))
-    return replace(step, vectors=kept, removals=removals, copies=copies)
+    step = replace(step, vectors=kept, removals=removals, copies=copies)
+    return step, tuple(by_path[file.source.path] for file in kept)
 
 
-def _stays(source: SourceFile, modes: JobCopyModes) -> bool:
-    """Return True if the existing copy can take the file's new vector.
+def _planned_vector(source: SourceFile, modes: JobCopyModes) -> SourceFile | PlannedCopy | None:
+    """Return the file whose existing copy can take the file's new vector, planned if a filter decides; `None` if it cannot.
 
     Files in another folder are not copied. With a filter, the new vector may expose rows that the filter excludes.
     """
     if source.is_elsewhere:
-        return False
-    return modes.transform.condition is None or isinstance(modes.planned(source), PlannedCopy)
+        return None
+    if modes.transform.condition is None:
+        return source
+    planned = modes.planned(source)
+    return planned if isinstance(planned, PlannedCopy) else None
 
 
 def _decoded(copy: TargetCopy, version: int, context: WorkContext) -> tuple[StagedFile, ...]:
@@ -164,11 +177,13 @@ def _flagged(file: StagedFile, data_change: bool) -> StagedFile:
     return replace(file, handle=CommitLine(with_fields(file.handle.text, dataChange=data_change)))
 
 
-def _with_new_vectors(vectors: Sequence[OtherVector], changes: bool, context: WorkContext) -> list[StagedFile]:
+def _with_new_vectors(
+    vectors: Sequence[OtherVector], sources: Sequence[SourceFile], changes: bool, context: WorkContext
+) -> list[StagedFile]:
     adds = [json.loads(file.file.action)["add"] for file in vectors]
     made = [
-        MadeCopy(_logged(file.source), unquote(file.file.path), whole=_digest_of(add) is not None)
-        for file, add in zip(vectors, adds, strict=True)
+        MadeCopy(source, unquote(file.file.path), whole=_digest_of(add) is not None)
+        for file, source, add in zip(vectors, sources, adds, strict=True)
     ]
     statistics = context.copies.statistics(made)
     return [
@@ -197,7 +212,8 @@ def _with_new_vector(
         dataChange=data_change,
     )
     path = context.copies.staged_path(made.below)
-    return StagedFile(path, add["size"], file.source.live_rows, CommitLine(line), mode=StagedMode.WHOLE)
+    rows = (file.source.rows or 0) - made.file.deleted
+    return StagedFile(path, add["size"], rows, CommitLine(line), mode=StagedMode.WHOLE)
 
 
 def _digest_of(add: Mapping[str, Any]) -> CopyDigest | None:

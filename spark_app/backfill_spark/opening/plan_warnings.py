@@ -11,7 +11,7 @@ from backfill_api.spec.combinations import counts_requests
 from backfill_api.spec.override import ThrottleSpec
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import PlannedTarget, PlanWarning
-from backfill_core.file_copies.copy_modes import CopyMode, Decoded
+from backfill_core.file_copies.copy_modes import CopyMode, Decoded, Hiding
 from backfill_core.job.state import JobState
 from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
@@ -78,6 +78,15 @@ def emptied(files: Counter[str]) -> list[PlanWarning]:
     ]
 
 
+def rows_stay(rows: int | None) -> list[PlanWarning]:
+    """Warn that rows which the filter leaves out stay in the target's files; `None` if all of them are left out of the files."""
+    if rows is None:
+        return []
+    message = f"about {counted(rows, 'row')} that the filter leaves out will stay in the target's files, hidden from readers of the table."
+    hint = "Set filteredRows: Rewritten if they must not be there, or purge them after the job (docs/cloning.md)."
+    return [PlanWarning(reason="HiddenRowsStay", message=message, hint=hint)]
+
+
 def partitions_left_out(partitions: Sequence[str], target: PlannedTarget, *, exists: bool) -> list[PlanWarning]:
     """Warn that the new target will have no partitions; `partitions` are the source's partition columns that the target gets."""
     if exists or not partitions or target.partition_by or target.cluster_by:
@@ -93,8 +102,8 @@ def partitions_left_out(partitions: Sequence[str], target: PlannedTarget, *, exi
 
 
 def executors_idle(executors: int, files: Mapping[CopyMode, int], *, merges: bool) -> list[PlanWarning]:
-    """Warn of idle executors if no file is decoded and no change is merged, because the driver copies files itself."""
-    if not executors or merges or not files or any(isinstance(mode, Decoded) for mode in files):
+    """Warn of idle executors if no file is decoded, no filter is evaluated and no change is merged: the driver copies files itself."""
+    if not executors or merges or not files or any(isinstance(mode, Decoded | Hiding) for mode in files):
         return []
     return [
         PlanWarning(

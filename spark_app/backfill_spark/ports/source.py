@@ -133,6 +133,9 @@ class SupportsFiles(Protocol):
         rows of a file in this order, and each row group is in one task. Lazy.
         """
 
+    def visible_numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
+        """Return rows as `numbered_rows`, without those that deletion vectors hide, and in any order; hidden rows count in row indexes."""
+
     def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
         """Return the rows of files of a version, with the pinned columns; `actions` are the files' `add` actions. Lazy."""
 

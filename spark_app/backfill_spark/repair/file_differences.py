@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.file_copies.copy_modes import Excluded
@@ -13,6 +13,8 @@ from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import files_at
 from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
+from backfill_spark.file_copies.copied_files import PlannedCopy
+from backfill_spark.file_copies.hidden_rows import failing_rows
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.gateway import java
 from backfill_spark.log_shipping.file_actions import file_added
@@ -68,13 +70,27 @@ def replaced(
     if compared.source.files is None or not (ships or damaged):
         return TargetStep((), (), (), (), ())
     modes = JobCopyModes.of(tables)
+    planned = {file.path: modes.planned(SourceFile.of_logged(file)) for file in compared.source.files.listed}
+    hidden = _hidden(tables, modes, [copy for copy in planned.values() if isinstance(copy, PlannedCopy)])
     expected: list[ExpectedCopy] = []
     for file in compared.source.files.listed:
-        source = SourceFile.of_logged(file)
-        if not isinstance(modes.planned(source), Excluded):
-            expected.append(ExpectedCopy(file_added(_with_statistics(file)), modes.partition(source)))
+        if not isinstance(planned[file.path], Excluded) and hidden.get(file.path) != file.rows:
+            partition = modes.partition(SourceFile.of_logged(file))
+            expected.append(ExpectedCopy(file_added(_with_statistics(file)), partition, hidden.get(file.path)))
     decide: Callable[..., TargetStep] = replaced_in_replica if ships else replaced_copies
     return decide(expected, target.files, damaged)
+
+
+def _hidden(tables: Tables, modes: JobCopyModes, files: Sequence[PlannedCopy]) -> dict[str, int]:
+    """Return the number of rows that the copy of each file hides, for files whose filter the log does not decide. One Spark job."""
+    unfiltered = [copy for copy in files if copy.is_unfiltered]
+    if not unfiltered or modes.source is None or tables.transform.where is None:
+        return {}
+    failing = failing_rows(tables.spark, modes.source, tables.transform.where, [copy.file for copy in unfiltered])
+    return {
+        copy.file.path: copy.file.deleted + (0 if rows is None else rows.rows)
+        for copy, rows in zip(unfiltered, failing, strict=True)
+    }
 
 
 def _with_statistics(file: LoggedFile) -> dict[str, Any]:

@@ -43,13 +43,24 @@ def stage_appended(after: int, upto: int, context: WorkContext) -> tuple[StagedF
     # Only footers show which files have values of a dropped column.
     if not copies or modes.table.drops:
         return None
+    filtered = context.copies.filtered(copies)
+    mostly_failing = {copy.file.path for copy in filtered.decoded}
     what = f"the files of versions {after + 1} to {upto}"
     # Decoded first: a write empties the folder of the work.
-    decoded = _decoded([file for file, mode in planned if isinstance(mode, Decoded)], what, source, context)
-    done = context.copy_files(copies)
+    decoded = _decoded(
+        [file for file, mode in planned if isinstance(mode, Decoded) or _path(mode) in mostly_failing],
+        what,
+        source,
+        context,
+    )
+    done = context.copy_files(filtered.copies)
     if done.left:
         return _decoded([file for file, mode in planned if not isinstance(mode, Excluded)], what, source, context)
     return (*decoded, *done.staged)
+
+
+def _path(mode: PlannedCopy | Decoded | Excluded) -> str | None:
+    return mode.file.path if isinstance(mode, PlannedCopy) else None
 
 
 def _decoded(

@@ -13,7 +13,8 @@ from backfill_core.phases.accounting import check_staged
 from backfill_core.positions.file_ranges import FileRange
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
-from backfill_spark.file_copies.copied_files import PlannedCopy, Transferred
+from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.file_copies.copied_files import FilteredFile, PlannedCopy, Transferred
 from backfill_spark.file_copies.job_copies import JobCopies
 from backfill_spark.file_copies.planner import PlannedRange
 from backfill_spark.ports.abilities import ability
@@ -115,6 +116,17 @@ class WorkContext:
         with self.ledger.lock:
             self.ledger.unsealed.update(file.path for file in done.staged)
         return done
+
+    def hide_rows(self, files: Sequence[FilteredFile]) -> tuple[list[SourceFile], tuple[StagedFile, ...]]:
+        """Stage new deletion vectors of existing copies; return the source files with these vectors, and the vectors' files.
+
+        Raises:
+            SourceDamagedError, AccountingError: a vector does not match its entry in the source's log.
+        """
+        hidden, staged = self.copies.hide(files, self.folder, check=self.check)
+        with self.ledger.lock:
+            self.ledger.unsealed.update(file.path for file in staged)
+        return hidden, staged
 
     def with_tables(self, tables: Tables) -> WorkContext:
         """Return the same work for other tables of the job, for example after a change of columns."""

@@ -1,5 +1,7 @@
 """Files that a repair replaces: after it, each source file has one fitting copy, and no other file exists."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,6 +72,16 @@ class TestAReplica:
 
         assert (copied(kept), removed(kept)) == ([], [])
         assert (copied(named), removed(named)) == (["a.parquet"], group)
+
+    @pytest.mark.parametrize(("hides", "fits"), [(None, False), (HIDES, False), (HIDES_MORE, True)])
+    def test_a_copy_that_hides_filtered_rows_fits_by_their_number(self, hides, fits):
+        """Its vector is not the source's. Hidden rows are missing, and rows that are not hidden are too many."""
+        expected = replace(source("a.parquet", HIDES), hidden=HIDES_MORE.rows)
+
+        step = replaced_in_replica([expected], [copy("a.parquet", vector=hides)], ())
+        more = replaced_in_replica([replace(expected, hidden=2)], [copy("a.parquet", vector=hides)], ())
+
+        assert (copied(step) == [], copied(more)) == (fits, ["a.parquet"])
 
     def test_files_of_other_writers_and_of_removed_source_files_are_removed(self):
         """The source has none of their rows."""

@@ -25,12 +25,13 @@ MODES = ("Upsert", "Append", "Changelog")
 """Modes of the first jobs; all others are upserts, which have the most failure modes."""
 
 READ = {"select": ["id", "customer", "amount", "upper(status) AS status"], "where": "amount < 900"}
-WHOLE, GRAFTED = "Whole", "Grafted"
+WHOLE, GRAFTED, HIDDEN = "Whole", "Grafted", "Hidden"
 WAYS = {
     WHOLE: {},
     "Projected": {"select": ["id", "note AS words", "amount"]},
     "Decoded": READ,
     GRAFTED: {"select": ["id", "customer AS client", "amount", "upper(status) AS status"]},
+    HIDDEN: {"where": "amount < 900"},
 }
 """Transforms of the jobs of a replica, by the copy mode of files."""
 
@@ -136,11 +137,16 @@ class TableJob(MortalJob):
         form = {name: value for name, value in self.trial.form(self.seed).items() if limited or name != "chunkRows"}
         write_yaml(
             self.file, self.source, self.target, name=self.name, verify="Final", barrier={"intervalMs": 200},
-            source={"key": [] if self.ships else ["id"]}, target={} if self.ships else {"writeMode": "Upsert" if self.mode == GRAFTED else self.mode},
+            source={"key": [] if self.ships else ["id"]}, target=self.replica_target if self.ships else {"writeMode": "Upsert" if self.mode == GRAFTED else self.mode},
             strategy={"type": self.strategy, member: form}, transform=self.transform,
             **({"throttle": {"rowsPerSecond": self.trial.rate}} if limited else {}),
             **({"spark": {"conf": self.conf}} if self.conf else {}),
         )  # fmt: skip
+
+    @property
+    def replica_target(self):
+        """Settings of the target of a job that ships the log."""
+        return {"filteredRows": "Hidden"} if self.mode == HIDDEN else {}
 
     def change(self):
         """Write one commit to the source, as another engine does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,15 @@ class DeltaTarget(TargetParams, LocatedTable):
 
     properties: Settings = Field(default={})
     """Table properties, when the table is made."""
+
+    filtered_rows: Literal["Rewritten", "Hidden"] = "Rewritten"
+    """Files of which `transform.where` keeps only some rows: `Rewritten` writes these rows into new files; `Hidden` copies the file, and
+    deletion vectors hide the other rows. Hidden rows stay in the files until a purge (docs/cloning.md)."""
+
+    @property
+    def hides_rows(self) -> bool:
+        """See `filteredRows`."""
+        return self.filtered_rows == "Hidden"
 
     @model_validator(mode="after")
     def _checked(self) -> Self:

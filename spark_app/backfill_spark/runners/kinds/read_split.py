@@ -42,8 +42,7 @@ def _stage_by_file(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, .
     source, staged = context.tables.source, list[StagedFile]()
     assert isinstance(source, SupportsFiles)
     assert isinstance(source, SupportsPin)
-    for segment, ranges in enumerate(work.segment_ranges):
-        planned, rest = context.copies.split(ranges)
+    for segment, (planned, rest) in enumerate(context.copies.split_parts(work.segment_ranges)):
         files, refused = context.copy(planned)
         left = [*rest, *refused]
         for part, logged in zip(left, source.source_files([part.file for part in left]), strict=True):
@@ -75,16 +74,16 @@ def _stage_segments(work: ReadSplit, context: WorkContext) -> tuple[StagedFile, 
     deletion vector: a file of vectors is committed or discarded with its segment.
     """
     modes = context.copies.modes
-    split = [context.copies.split(ranges) for ranges in work.segment_ranges]
+    split = context.copies.split_parts(work.segment_ranges)
     staged = [*_decoded_segments(work, context, [rest for _, rest in split])]
     plain = [
-        (segment, pair) for segment, (planned, _) in enumerate(split) for pair in planned if pair[1].file.vector is None
+        (segment, pair) for segment, (planned, _) in enumerate(split) for pair in planned if not pair[1].has_vector
     ]
     copied, refused = context.copy([pair for _, pair in plain])
     if not refused:
         staged += [replace(file, segment=segment) for (segment, _), file in zip(plain, copied, strict=True)]
         for segment, (planned, _) in enumerate(split):
-            with_vectors = [pair for pair in planned if pair[1].file.vector is not None]
+            with_vectors = [pair for pair in planned if pair[1].has_vector]
             files, refused = context.copy(with_vectors, segment=segment)
             staged += [replace(file, segment=segment) for file in files]
             if refused:

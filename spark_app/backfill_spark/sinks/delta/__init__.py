@@ -41,6 +41,7 @@ def _open(spark: SparkSession, backfill: BackfillResource) -> DeltaSink:
         cluster_by=tuple(target.cluster_by),
         properties=dict(target.properties),
         existing_rows=target.existing_rows,
+        filtered_rows=target.filtered_rows,
         job_id=backfill.job_id,
         alone=TargetAbility.SHIPPING in backfill.spec.strategy.variant.needs,
     )

@@ -17,7 +17,15 @@ from backfill_core.errors import (
     UnsupportedTargetFeatureError,
 )
 from backfill_core.log_shipping.columns import DEFAULT
-from backfill_spark.delta.properties import MAPPING_MODE, ROW_TRACKING, VECTORS_ON, is_on, names_place, value
+from backfill_spark.delta.properties import (
+    MAPPING_MODE,
+    ROW_TRACKING,
+    VECTORS,
+    VECTORS_ON,
+    is_on,
+    names_place,
+    value,
+)
 from backfill_spark.delta.table_facts import every_field, is_collated
 from backfill_spark.rows.columns import instead
 from backfill_spark.sinks.delta.table import TargetTable
@@ -38,6 +46,7 @@ ICEBERG = ("delta.enableIcebergCompatV1", "delta.enableIcebergCompatV2", "delta.
 CONSTRAINTS = "delta.constraints."
 CHANGE_FEED = "delta.enableChangeDataFeed"
 UNIFORM = "delta.universalFormat.enabledFormats"
+REWRITTEN = "spec.target.delta.filteredRows: Rewritten"
 FILE_METADATA = "_metadata"
 """Spark's metadata column with the file of a row, and the row's index in it."""
 
@@ -179,6 +188,42 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
     if upserts and is_on(properties, "delta.appendOnly"):
         raise _unsupported(
             what, "delta.appendOnly, and an Upsert changes rows", "Use writeMode Append or Changelog, or unset it."
+        )
+
+
+def check_hides_new(properties: Mapping[str, str]) -> None:
+    """Reject properties with which a new table cannot have deletion vectors on added files.
+
+    Raises:
+        UnsupportedTargetFeatureError: names the property.
+    """
+    if not is_on(properties, VECTORS_ON):
+        raise UnsupportedTargetFeatureError(
+            f"spec.target.delta.filteredRows: Hidden needs deletion vectors, and spec.target.delta.properties sets {VECTORS_ON} to false.",
+            hint=f"Remove the property, or set {REWRITTEN}.",
+        )
+    _check_hidden_changes("spec.target.delta.properties", properties)
+
+
+def check_hides(table: TargetTable) -> None:
+    """Reject an existing table whose added files cannot have deletion vectors.
+
+    Raises:
+        UnsupportedTargetFeatureError: names the property.
+    """
+    if VECTORS not in table.features or not is_on(table.properties, VECTORS_ON):
+        raise UnsupportedTargetFeatureError(
+            f"spec.target.delta.filteredRows: Hidden needs deletion vectors, which {table.path} does not support.",
+            hint=f"Run ALTER TABLE … SET TBLPROPERTIES ('{VECTORS_ON}' = 'true') on the target, or set {REWRITTEN}.",
+        )
+    _check_hidden_changes(table.path, table.properties)
+
+
+def _check_hidden_changes(what: str, properties: Mapping[str, str]) -> None:
+    if is_on(properties, CHANGE_FEED):
+        raise UnsupportedTargetFeatureError(
+            f"{what} has a change feed ({CHANGE_FEED}), in which the hidden rows of an added file would be rows.",
+            hint=f"Set {CHANGE_FEED} to false, or set {REWRITTEN}.",
         )
 
 

@@ -69,6 +69,7 @@ class DeltaSink:
         cluster_by: tuple[str, ...] = (),
         properties: Mapping[str, str] | None = None,
         existing_rows: str = "Refuse",
+        filtered_rows: str = "Rewritten",
         job_id: str,
         alone: bool = False,
     ) -> None:
@@ -83,6 +84,7 @@ class DeltaSink:
         self._cluster_by = cluster_by
         self._properties = dict(properties or {})
         self._existing_rows = existing_rows
+        self._hides_rows = filtered_rows == "Hidden"
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
         self._staging = StagingFolder(spark, self.path, self.job_hash)
         self._folder = TargetFolder(spark, self.path, staging=self._staging.name)
@@ -123,6 +125,8 @@ class DeltaSink:
             checks.check_properties(what, self._properties, upserts=upserts)
             if upserts:
                 checks.check_merge(what, columns.names, made_with(self._properties, deletion_vectors=True))
+            if self._hides_rows:
+                checks.check_hides_new(made_with(self._properties, deletion_vectors=True))
             check_known(self._spark, self._properties)
             new_table.check_new(
                 columns, partition_by=self._partition_by, cluster_by=self._cluster_by, properties=self._properties
@@ -130,6 +134,8 @@ class DeltaSink:
             self._folder.check_foreign_files()
             return
         checks.check_table(table, upserts=upserts)
+        if self._hides_rows:
+            checks.check_hides(table)
         if self._source is not None:
             check_followed(table.path, table.partitions, table.properties, self._source)
         if upserts:
@@ -178,7 +184,7 @@ class DeltaSink:
                     partition_by=self._partition_by,
                     cluster_by=self._cluster_by,
                     properties=self._properties,
-                    deletion_vectors=self._mode.merges,
+                    deletion_vectors=self._mode.merges or self._hides_rows,
                     source=self._source,
                 )
             except JAVA_ERRORS as error:
@@ -219,7 +225,7 @@ class DeltaSink:
         table = self._cached or self._read()
         if table is not None:
             return table
-        properties = made_with(self._properties, deletion_vectors=self._mode.merges)
+        properties = made_with(self._properties, deletion_vectors=self._mode.merges or self._hides_rows)
         return planned_table(self.path, self._mode.target_schema(schema), self._partition_by, properties)
 
     def follow(self, layout: LoggedTable) -> None:

@@ -1,0 +1,1 @@
+"""Bitmaps of row indexes in deletion vectors."""

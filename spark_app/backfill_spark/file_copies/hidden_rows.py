@@ -1,0 +1,121 @@
+"""Counts the rows of files that fail the filter, and hides them in the copies by deletion vectors.
+
+One Spark job reads the filter's columns of many files. It reads no row that the source hides, because the filter may fail there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from backfill_core.errors import SourceDamagedError
+from backfill_core.file_copies.hidden_rows import Outcome, outcome
+from backfill_core.phases.accounting import check_read
+from backfill_core.protocol.work import StagedFile
+from backfill_spark.delta.added_files import BESIDE
+from backfill_spark.delta.source_file import SourceFile
+from backfill_spark.delta.vectors.bitmaps import Bitmap, bitmap_of, joined, write_vectors
+from backfill_spark.file_copies.bytes import ByteCopier
+from backfill_spark.file_copies.copied_files import Filtered, FilteredFile, PlannedCopy
+from backfill_spark.file_copies.vector_copies import RESTORE, check_vector
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+from backfill_spark.jvm.failures import Trouble, trouble_of
+from backfill_spark.ports.source import SupportsFiles
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE, ROW = "__backfill_file", "__backfill_row"
+
+
+def filtered(spark: SparkSession, source: SupportsFiles, where: str, files: Sequence[PlannedCopy]) -> Filtered:
+    """Count the failing rows of files that are not filtered yet; return all files with a visible row that passes.
+
+    Raises:
+        AccountingError: a file has more rows than the source's log records.
+        Spark's error for a row for which the filter cannot be computed.
+    """
+    unfiltered = [planned for planned in files if planned.is_unfiltered]
+    failing = failing_rows(spark, source, where, [planned.file for planned in unfiltered])
+    copies, decoded = list[PlannedCopy](), list[PlannedCopy]()
+    by_path = {planned.file.path: rows for planned, rows in zip(unfiltered, failing, strict=True)}
+    for planned in files:
+        if not planned.is_unfiltered:
+            copies.append(planned)
+            continue
+        rows, visible = by_path[planned.file.path], planned.rows - planned.file.deleted
+        match outcome(planned.file.path, visible=visible, failing=0 if rows is None else rows.rows):
+            case Outcome.UNCHANGED | Outcome.HIDE:
+                copies.append(replace(planned, is_unfiltered=False, failing=rows))
+            case Outcome.DECODE:
+                decoded.append(planned)
+            case Outcome.LEAVE_OUT:
+                pass
+    return Filtered(tuple(copies), tuple(decoded))
+
+
+def failing_rows(
+    spark: SparkSession, source: SupportsFiles, where: str, files: Sequence[SourceFile]
+) -> list[Bitmap | None]:
+    """Return the visible rows of each file for which a filter is false or null; `None` if there are none. One Spark job."""
+    if not files:
+        return []
+    rows, file, row = source.visible_numbered_rows(files)
+    failing = rows.where(~F.coalesce(F.expr(where), F.lit(False)))
+    numbered = failing.select(file.alias(FILE), row.alias(ROW))
+    counted = numbered.groupBy(FILE).agg(bitmap_of(spark, ROW).alias("failing"))
+    by_file = {
+        int(found[FILE]): Bitmap(int(found["failing"]["cardinality"]), bytes(found["failing"]["bitmap"]))
+        for found in counted.collect()
+    }
+    return [by_file.get(index) for index in range(len(files))]
+
+
+def with_hidden_rows(
+    spark: SparkSession, copier: ByteCopier, files: Sequence[FilteredFile], folder: str, *, check: Callable[[], None]
+) -> tuple[list[SourceFile], tuple[StagedFile, ...]]:
+    """Write the deletion vectors of files with failing rows into one file of a folder, and read them back.
+
+    Returns:
+        All files; those with failing rows have their new vector, which also hides the rows that the source hides.
+        The staged file of these vectors, if there are any.
+
+    Raises:
+        SourceDamagedError: a vector of the source cannot be read.
+        AccountingError: a vector hides another number of rows than expected.
+        JAVA_ERRORS: one of the two file systems failed.
+    """
+    bitmaps = dict[str, Bitmap]()
+    for file in files:
+        if file.failing is not None:
+            check()
+            bitmaps[file.source.path] = _all_hidden(spark, copier.source, file.source, file.failing)
+    if not bitmaps:
+        return [file.source for file in files], ()
+    written = write_vectors(spark, copier.target, folder, list(bitmaps.values()))
+    for vector in written.vectors:
+        check()
+        check_vector(spark, copier.target, vector)
+    vectors = dict(zip(bitmaps, written.vectors, strict=True))
+    staged = StagedFile(copier.staged_path(written.path), written.size_bytes, 0, BESIDE)
+    return [replace(file.source, vector=vectors.get(file.source.path, file.source.vector)) for file in files], (staged,)
+
+
+def _all_hidden(spark: SparkSession, source: str, file: SourceFile, failing: Bitmap) -> Bitmap:
+    """Return the failing rows of a file and the rows that the source hides."""
+    vector = file.vector
+    if vector is None:
+        return failing
+    try:
+        both = joined(spark, source, failing, vector)
+    except JAVA_ERRORS as error:
+        if trouble_of(error) not in (Trouble.DAMAGED, Trouble.UNKNOWN):
+            raise
+        raise SourceDamagedError(
+            f"the deletion vector of {file.path} of the source cannot be read: {first_line(error)}.", hint=RESTORE
+        ) from error
+    check_read(f"the deletion vector of {file.path}", read=both.rows, promised=failing.rows + vector.cardinality)
+    return both
