@@ -33,8 +33,8 @@ from backfill_spark.file_copies.computed_columns import ComputedColumns, FileToC
 from backfill_spark.file_copies.copied_files import Copied, FilteredFile, MadeCopy, PlannedCopy, Transferred
 from backfill_spark.file_copies.copy_batches import BATCH_MIN, BatchCopy, BatchFooter, CopyBatches, ObjectToCopy
 from backfill_spark.file_copies.footers import Footer, Footers
-from backfill_spark.file_copies.hidden_rows import with_hidden_rows
-from backfill_spark.file_copies.vector_copies import RESTORE, copied_vectors
+from backfill_spark.file_copies.hidden_rows import with_hidden_rows, with_vectors
+from backfill_spark.file_copies.vector_copies import RESTORE
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of, while_staging
 from backfill_spark.jvm.gateway import java
@@ -123,16 +123,15 @@ class FileTransfer:
             return self._copied(files, folder, check, vectors)
 
     def _copied(
-        self,
-        files: Sequence[PlannedCopy],
-        folder: str,
-        check: Callable[[], None],
-        vectors: Sequence[VectorDescriptor],
+        self, files: Sequence[PlannedCopy], folder: str, check: Callable[[], None], vectors: Sequence[VectorDescriptor]
     ) -> Transferred:
         assert not any(planned.is_unfiltered for planned in files), "readers would see rows that fail the filter"
         self._bytes.make_folder(folder)
         decisions = self._decisions(files)
-        decisions, vector_files = self._with_vectors(decisions, vectors, folder, check)
+        kept = [decision.planned for decision in decisions if decision is not None]
+        most = self._footers_at_once
+        files_there, vector_files = with_vectors(self._spark, self._bytes, kept, vectors, folder, check, most)
+        decisions = [None if decision is None else decision.with_vector(files_there) for decision in decisions]
         batched = self._in_batch(decisions, folder, check)
         parts = self._parts(decisions, f"{folder}/{COMPUTED_FOLDER}", check)
         tasks = [
@@ -146,30 +145,11 @@ class FileTransfer:
         left = tuple(planned for planned, result in zip(files, done, strict=True) if result is None)
         return Transferred(copied, vector_files, left)
 
-    def _with_vectors(
-        self,
-        decisions: Sequence[_Decision | None],
-        vectors: Sequence[VectorDescriptor],
-        folder: str,
-        check: Callable[[], None],
-    ) -> tuple[list[_Decision | None], tuple[StagedFile, ...]]:
-        """Stage the vectors of all files; return the files with their vectors in the target, and the staged files of the vectors."""
-        kept = [decision.planned for decision in decisions if decision is not None]
-        unchanged = [copy.file.vector for copy in kept if copy.failing is None and copy.file.vector is not None]
-        stored = [vector for vector in (*vectors, *unchanged) if not vector.is_inline]
-        copied = copied_vectors(
-            self._spark, self._bytes, stored, folder, check=check, at_once_max=self._footers_at_once
-        )
-        hidden, written = self.hide([copy.filtered for copy in kept], folder, check=check)
-        files = {copy.file.path: file for copy, file in zip(kept, hidden, strict=True)}
-        done = [None if decision is None else decision.with_vector(files) for decision in decisions]
-        return done, (*copied, *written)
-
     def hide(
         self, files: Sequence[FilteredFile], folder: str, *, check: Callable[[], None]
     ) -> tuple[list[SourceFile], tuple[StagedFile, ...]]:
         """Hide the failing rows of files in copies; see `with_hidden_rows`."""
-        return with_hidden_rows(self._spark, self._bytes, files, folder, check=check)
+        return with_hidden_rows(self._spark, self._bytes, files, folder, check, self._footers_at_once)
 
     def _in_batch(
         self, decisions: Sequence[_Decision | None], folder: str, check: Callable[[], None]

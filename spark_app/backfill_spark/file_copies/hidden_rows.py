@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -16,13 +17,15 @@ from backfill_core.file_copies.hidden_rows import Outcome, outcome
 from backfill_core.phases.accounting import check_read
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.added_files import BESIDE
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.vectors.bitmaps import Bitmap, bitmap_of, joined, write_vectors
 from backfill_spark.file_copies.bytes import ByteCopier
 from backfill_spark.file_copies.copied_files import Filtered, FilteredFile, PlannedCopy
-from backfill_spark.file_copies.vector_copies import RESTORE, check_vector
+from backfill_spark.file_copies.vector_copies import RESTORE, copied_vectors
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
+from backfill_spark.jvm.workers import at_once
 from backfill_spark.ports.source import SupportsFiles
 
 if TYPE_CHECKING:
@@ -74,8 +77,34 @@ def failing_rows(
     return [by_file.get(index) for index in range(len(files))]
 
 
+def with_vectors(
+    spark: SparkSession,
+    copier: ByteCopier,
+    copies: Sequence[PlannedCopy],
+    more: Sequence[VectorDescriptor],
+    folder: str,
+    check: Callable[[], None],
+    at_once_max: int,
+) -> tuple[dict[str, SourceFile], tuple[StagedFile, ...]]:
+    """Stage the vectors of copies, and `more` vectors of the source; see `copied_vectors` and `with_hidden_rows`.
+
+    Returns:
+        The source file of each copy, with the vector of the copy, by its path.
+        The staged files of all vectors.
+    """
+    unchanged = [copy.file.vector for copy in copies if copy.failing is None and copy.file.vector is not None]
+    copied = copied_vectors(spark, copier, (*more, *unchanged), folder, check=check, at_once_max=at_once_max)
+    hidden, written = with_hidden_rows(spark, copier, [copy.filtered for copy in copies], folder, check, at_once_max)
+    return {file.path: file for file in hidden}, (*copied, *written)
+
+
 def with_hidden_rows(
-    spark: SparkSession, copier: ByteCopier, files: Sequence[FilteredFile], folder: str, *, check: Callable[[], None]
+    spark: SparkSession,
+    copier: ByteCopier,
+    files: Sequence[FilteredFile],
+    folder: str,
+    check: Callable[[], None],
+    at_once_max: int,
 ) -> tuple[list[SourceFile], tuple[StagedFile, ...]]:
     """Write the deletion vectors of files with failing rows into one file of a folder, and read them back.
 
@@ -85,27 +114,24 @@ def with_hidden_rows(
 
     Raises:
         SourceDamagedError: a vector of the source cannot be read.
-        AccountingError: a vector hides another number of rows than expected.
+        AccountingError: a vector of the source hides another number of rows than the log records, or the file of vectors was damaged.
         JAVA_ERRORS: one of the two file systems failed.
     """
-    bitmaps = dict[str, Bitmap]()
-    for file in files:
-        if file.failing is not None:
-            check()
-            bitmaps[file.source.path] = _all_hidden(spark, copier.source, file.source, file.failing)
-    if not bitmaps:
+    hiding = [(file.source, file.failing) for file in files if file.failing is not None]
+    if not hiding:
         return [file.source for file in files], ()
-    written = write_vectors(spark, copier.target, folder, list(bitmaps.values()))
-    for vector in written.vectors:
-        check()
-        check_vector(spark, copier.target, vector)
-    vectors = dict(zip(bitmaps, written.vectors, strict=True))
+    joins = [partial(_all_hidden, spark, copier.source, source, failing, check) for source, failing in hiding]
+    written = write_vectors(spark, copier.target, folder, at_once(joins, at_once_max))
+    vectors = {source.path: vector for (source, _), vector in zip(hiding, written.vectors, strict=True)}
     staged = StagedFile(copier.staged_path(written.path), written.size_bytes, 0, BESIDE)
     return [replace(file.source, vector=vectors.get(file.source.path, file.source.vector)) for file in files], (staged,)
 
 
-def _all_hidden(spark: SparkSession, source: str, file: SourceFile, failing: Bitmap) -> Bitmap:
+def _all_hidden(
+    spark: SparkSession, source: str, file: SourceFile, failing: Bitmap, check: Callable[[], None]
+) -> Bitmap:
     """Return the failing rows of a file and the rows that the source hides."""
+    check()
     vector = file.vector
     if vector is None:
         return failing

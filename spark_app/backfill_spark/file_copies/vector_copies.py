@@ -32,15 +32,16 @@ def copied_vectors(
     check: Callable[[], None],
     at_once_max: int,
 ) -> tuple[StagedFile, ...]:
-    """Copy the files of vectors into the folder of a piece of work; return them as staged files without rows.
+    """Copy the files of vectors into the folder of a piece of work; return them as staged files without rows. Inline vectors have none.
 
     Raises:
         SourceDamagedError: a vector cannot be read.
         AccountingError: the number of rows that a vector hides differs from the log.
         JAVA_ERRORS: one of the two file systems failed.
     """
-    copied = tuple(_copied(copier, path, folder, check) for path in sorted({vector.file for vector in vectors}))
-    at_once([partial(_check, spark, copier.target, vector, folder, check) for vector in vectors], at_once_max)
+    stored = [vector for vector in vectors if not vector.is_inline]
+    copied = tuple(_copied(copier, path, folder, check) for path in sorted({vector.file for vector in stored}))
+    at_once([partial(_check, spark, copier.target, vector, folder, check) for vector in stored], at_once_max)
     return copied
 
 
@@ -53,23 +54,14 @@ def _copied(copier: ByteCopier, path: str, folder: str, check: Callable[[], None
 def _check(spark: SparkSession, target: str, vector: VectorDescriptor, folder: str, check: Callable[[], None]) -> None:
     """Reject a copied vector that is unreadable, or whose number of hidden rows differs from the log."""
     check()
+    copied = vector_of({"deletionVector": vector.in_folder(folder).fields})
+    assert copied is not None
     try:
-        check_vector(spark, target, vector.in_folder(folder))
+        rows = len(hidden_rows(spark, target, copied))
     except JAVA_ERRORS as error:
         if trouble_of(error) not in (Trouble.DAMAGED, Trouble.UNKNOWN):
             raise
         raise SourceDamagedError(
             f"the deletion vector {vector.file} of the source cannot be read: {first_line(error)}.", hint=RESTORE
         ) from error
-
-
-def check_vector(spark: SparkSession, target: str, vector: VectorDescriptor) -> None:
-    """Reject a vector of the target whose number of hidden rows differs from its descriptor.
-
-    Raises:
-        AccountingError: names the vector's file and both numbers.
-        JAVA_ERRORS: the vector is unreadable, or the storage failed.
-    """
-    stored = vector_of({"deletionVector": vector.fields})
-    assert stored is not None
-    check_read(vector.file, read=len(hidden_rows(spark, target, stored)), promised=vector.cardinality)
+    check_read(vector.file, read=rows, promised=vector.cardinality)

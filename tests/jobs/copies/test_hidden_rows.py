@@ -100,7 +100,7 @@ class TestRowsThatFail:
         columns = ("id % 3 AS part", "if(id % 8 = 3, null, concat('n', id % 20)) AS name", "id * 2 AS twice")
         make(pair, 60_000, *columns, files=2, group_rows=10_000, **{"delta.columnMapping.mode": "name"})
         pair.sql("ALTER TABLE {t} RENAME COLUMN name TO title", "DELETE FROM {t} WHERE id = 4")
-        select = ["id", "part", "twice AS double_id", "id + 1 AS next"]
+        select = ["id", "part", "twice AS double_id", "upper(title) AS loud"]
 
         outcome = pair.run(
             "DELETE FROM {t} WHERE id = 5",
@@ -122,7 +122,12 @@ class TestTheShareOfFailingRows:
         make(
             pair, 2000, "if(id < 500 OR (id < 1000 AND id % 10 > 0) OR (id < 1500 AND id % 10 = 3), 'ok', 'x') AS text"
         )
-        spec = {"target": HIDDEN, "transform": {"where": "text LIKE 'o%'"}, "after": "Exit", "verify": "Final"}
+        spec = {
+            "target": HIDDEN | {"publish": "WhenVerified"},
+            "transform": {"where": "text LIKE 'o%'"},
+            "after": "Exit",
+            "verify": "Final",
+        }
 
         outcome = pair.run(**spec)
 
@@ -207,4 +212,5 @@ class TestOtherJobs:
         assert pair.equal("SELECT * FROM source WHERE value > 0")
         pair.target = str(pair.folder / "new")
         refused = pair.run(target=HIDDEN | {"properties": {VECTORS: "false"}}, **spec)
-        assert f"sets {VECTORS} to false" in refused.message
+        assert "needs deletion vectors, which" in refused.message
+        assert "remove the property from the spec of a new one" in refused.hint

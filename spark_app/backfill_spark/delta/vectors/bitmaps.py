@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from backfill_core.errors import AccountingError
 from backfill_spark.delta.deletion_vectors import VectorDescriptor, file_name
 from backfill_spark.delta.spark_internals import delta_actions
 from backfill_spark.jvm.gateway import hadoop_conf, java, java_column
@@ -18,6 +20,9 @@ from backfill_spark.jvm.gateway import hadoop_conf, java, java_column
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+OVERWRITTEN = (
+    "Another program writes into the folder of the staged files, or the storage is damaged. Start the job again."
+)
 PORTABLE = "Portable"
 """Name of the bitmaps' format that the Delta protocol defines."""
 
@@ -70,26 +75,40 @@ def joined(spark: SparkSession, path: str, bitmap: Bitmap, vector: VectorDescrip
 
 
 def write_vectors(spark: SparkSession, path: str, folder: str, bitmaps: Sequence[Bitmap]) -> VectorFile:
-    """Write bitmaps as the vectors of one new file in a folder of the table at `path`; each vector has a checksum.
+    """Write bitmaps as the vectors of one new file in a folder of the table at `path`, and read the file back.
 
     Raises:
+        AccountingError: the file does not have the content that was written.
         JAVA_ERRORS: the storage failed.
     """
-    store, identifier = _store(spark), uuid.uuid4()
+    jvm, store, identifier = java(spark), _store(spark), uuid.uuid4()
     below = f"{folder}/{file_name(identifier)}"
-    place = store.pathWithFileSystem(java(spark).org.apache.hadoop.fs.Path(f"{path}/{below}"))
+    place = store.pathWithFileSystem(jvm.org.apache.hadoop.fs.Path(f"{path}/{below}"))
     writer = store.createWriter(place)
     try:
-        ranges = [writer.write(bitmap.content) for bitmap in bitmaps]
+        offsets = [int(writer.write(bitmap.content).offset()) for bitmap in bitmaps]
     finally:
         writer.close()
+    stream = place.fs().open(place.path())
+    try:
+        written = bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+    finally:
+        stream.close()
+    if any(not written.startswith(_stored(bitmap), at) for bitmap, at in zip(bitmaps, offsets, strict=True)):
+        raise AccountingError(f"{path}/{below} does not have the deletion vectors that were written.", hint=OVERWRITTEN)
     vectors = tuple(
-        VectorDescriptor.in_file(
-            identifier, offset=int(part.offset()), size_bytes=int(part.length()), rows=bitmap.rows
-        ).in_folder(folder)
-        for part, bitmap in zip(ranges, bitmaps, strict=True)
+        VectorDescriptor.in_file(identifier, offset=at, size_bytes=len(bitmap.content), rows=bitmap.rows).in_folder(
+            folder
+        )
+        for bitmap, at in zip(bitmaps, offsets, strict=True)
     )
-    return VectorFile(below, int(place.fs().getFileStatus(place.path()).getLen()), vectors)
+    return VectorFile(below, len(written), vectors)
+
+
+def _stored(bitmap: Bitmap) -> bytes:
+    """Return a bitmap as a file of vectors stores it: with its length before it, and its checksum after it."""
+    size, checksum = len(bitmap.content), zlib.crc32(bitmap.content)
+    return size.to_bytes(4, "big") + bitmap.content + checksum.to_bytes(4, "big")
 
 
 def _store(spark: SparkSession) -> Any:

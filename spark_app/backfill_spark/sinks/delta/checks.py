@@ -191,22 +191,8 @@ def check_properties(what: str, properties: Mapping[str, str], *, upserts: bool)
         )
 
 
-def check_hides_new(properties: Mapping[str, str]) -> None:
-    """Reject properties with which a new table cannot have deletion vectors on added files.
-
-    Raises:
-        UnsupportedTargetFeatureError: names the property.
-    """
-    if not is_on(properties, VECTORS_ON):
-        raise UnsupportedTargetFeatureError(
-            f"spec.target.delta.filteredRows: Hidden needs deletion vectors, and spec.target.delta.properties sets {VECTORS_ON} to false.",
-            hint=f"Remove the property, or set {REWRITTEN}.",
-        )
-    _check_hidden_changes("spec.target.delta.properties", properties)
-
-
 def check_hides(table: TargetTable) -> None:
-    """Reject an existing table whose added files cannot have deletion vectors.
+    """Reject an existing or planned table whose added files cannot have deletion vectors.
 
     Raises:
         UnsupportedTargetFeatureError: names the property.
@@ -214,15 +200,12 @@ def check_hides(table: TargetTable) -> None:
     if VECTORS not in table.features or not is_on(table.properties, VECTORS_ON):
         raise UnsupportedTargetFeatureError(
             f"spec.target.delta.filteredRows: Hidden needs deletion vectors, which {table.path} does not support.",
-            hint=f"Run ALTER TABLE … SET TBLPROPERTIES ('{VECTORS_ON}' = 'true') on the target, or set {REWRITTEN}.",
+            hint=f"Run ALTER TABLE … SET TBLPROPERTIES ('{VECTORS_ON}' = 'true') on an existing target, remove the property from the spec "
+            f"of a new one, or set {REWRITTEN}.",
         )
-    _check_hidden_changes(table.path, table.properties)
-
-
-def _check_hidden_changes(what: str, properties: Mapping[str, str]) -> None:
-    if is_on(properties, CHANGE_FEED):
+    if is_on(table.properties, CHANGE_FEED):
         raise UnsupportedTargetFeatureError(
-            f"{what} has a change feed ({CHANGE_FEED}), in which the hidden rows of an added file would be rows.",
+            f"{table.path} has a change feed ({CHANGE_FEED}), in which the hidden rows of an added file would be rows.",
             hint=f"Set {CHANGE_FEED} to false, or set {REWRITTEN}.",
         )
 

@@ -78,13 +78,10 @@ class DeltaSink:
         self._jvm = java(spark)
         self.path = path.rstrip("/")
         self._name = table
-        self._mode = write_mode
-        self._key = key
-        self._partition_by = partition_by
-        self._cluster_by = cluster_by
+        self._mode, self._key = write_mode, key
+        self._partition_by, self._cluster_by = partition_by, cluster_by
         self._properties = dict(properties or {})
-        self._existing_rows = existing_rows
-        self._hides_rows = filtered_rows == "Hidden"
+        self._existing_rows, self._hides_rows = existing_rows, filtered_rows == "Hidden"
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
         self._staging = StagingFolder(spark, self.path, self.job_hash)
         self._folder = TargetFolder(spark, self.path, staging=self._staging.name)
@@ -120,13 +117,13 @@ class DeltaSink:
             columns, partition_by=self._partition_by, cluster_by=self._cluster_by, follows=self._source is not None
         )
         table = self._read()
+        if self._hides_rows:
+            checks.check_hides(table or self._planned(schema))
         if table is None:
             what = "spec.target.delta.properties"
             checks.check_properties(what, self._properties, upserts=upserts)
             if upserts:
                 checks.check_merge(what, columns.names, made_with(self._properties, deletion_vectors=True))
-            if self._hides_rows:
-                checks.check_hides_new(made_with(self._properties, deletion_vectors=True))
             check_known(self._spark, self._properties)
             new_table.check_new(
                 columns, partition_by=self._partition_by, cluster_by=self._cluster_by, properties=self._properties
@@ -134,8 +131,6 @@ class DeltaSink:
             self._folder.check_foreign_files()
             return
         checks.check_table(table, upserts=upserts)
-        if self._hides_rows:
-            checks.check_hides(table)
         if self._source is not None:
             check_followed(table.path, table.partitions, table.properties, self._source)
         if upserts:
