@@ -12,7 +12,7 @@ KERNEL = {
     SPARK / "delta" / "log.py",
     SPARK / "jvm" / "object_store" / "object_batches.py",
 }
-DELTA = {SPARK / "delta" / "spark_internals.py"}
+DELTA = {SPARK / "delta" / "spark_internals.py", SPARK / "delta" / "vectors" / "bitmaps.py"}
 GATEWAY = {SPARK / "jvm" / "gateway.py"}
 FRAMES = {SPARK / "delta" / "spark_internals.py", SPARK / "rows" / "columns.py", SPARK / "rows" / "transform.py"}
 """These files call Java's own `createDataFrame`."""
@@ -40,8 +40,8 @@ class TestOneDoor:
         """Its API is not stable; a conformance suite guards each of three files."""
         assert users(".delta.kernel.", ".kernel.") == KERNEL
 
-    def test_the_internals_of_delta_in_spark_are_used_in_one_file(self):
-        """A release of Delta may change them without notice; then one file must be checked."""
+    def test_the_internals_of_delta_in_spark_are_used_in_two_files(self):
+        """A release of Delta may change them without notice; then these files must be checked."""
         assert users(".spark.sql.delta.", ".forTable", ".getSnapshotAt", ".unsafeVolatileSnapshot") == DELTA
 
     def test_only_the_session_module_makes_sessions(self):

@@ -212,23 +212,8 @@ def rules() -> Iterator[tuple[str, str]]:
         f"!({lag}) || self.strategy.type in {applying}",
         f"throttle.auto.lagSecondsMax works with strategy {' or '.join(applying)}",
     )
-    copying = _copying_first()
     for target in _targets():
-        field = f"{target}.publish"
-        yield (
-            f"!has({target}) || !has({field}) || {field} == '{PUBLISHED_AT_ONCE}' || self.strategy.type in {copying}",
-            f"publish: WhenComplete and WhenVerified work with strategy {' or '.join(copying)}",
-        )
-        hides = f"has({target}) && has({target}.filteredRows) && {target}.filteredRows == 'Hidden'"
-        yield (
-            f"!({hides}) || self.strategy.type in {copying}",
-            f"filteredRows: Hidden works with strategy {' or '.join(copying)}",
-        )
-        scoped = f"has({target}) && has({target}.scope)"
-        # The schema has defaults for these fields.
-        fits = f"{field} != '{PUBLISHED_AT_ONCE}' && {target}.existingRows != 'Keep' && self.after == 'Exit'"
-        fits += f" && (!has({target}.filteredRows) || {target}.filteredRows != 'Hidden')"
-        yield f"!({scoped}) || ({fits})", SCOPE_FITS
+        yield from _of_a_target(target)
     following = [strategy.name for strategy in Strategy.VARIANTS.values() if ships(strategy)]
     for source in Source.VARIANTS.values():
         if "schema_change" in source.params.model_fields:
@@ -260,6 +245,22 @@ def rules() -> Iterator[tuple[str, str]]:
                     f"strategy {strategy.name} takes all rows out when it begins anew: existingRows cannot be Keep"
                 )
                 yield f"self.strategy.type != '{strategy.name}' || !({kept})", message
+
+
+def _of_a_target(target: str) -> Iterator[tuple[str, str]]:
+    """Yield the rules for the rows that a target has, and for the time at which they are visible."""
+    copying, field, hides = _copying_first(), f"{target}.publish", f"{target}.filteredRows == 'Hidden'"
+    yield (
+        f"!has({target}) || !has({field}) || {field} == '{PUBLISHED_AT_ONCE}' || self.strategy.type in {copying}",
+        f"publish: WhenComplete and WhenVerified work with strategy {' or '.join(copying)}",
+    )
+    hidden = f"has({target}) && has({target}.filteredRows) && {hides}"
+    message = f"filteredRows: Hidden works with strategy {' or '.join(copying)}"
+    yield f"!({hidden}) || self.strategy.type in {copying}", message
+    scoped = f"has({target}) && has({target}.scope)"
+    # The schema has defaults for these fields.
+    fits = f"{field} != '{PUBLISHED_AT_ONCE}' && {target}.existingRows != 'Keep' && self.after == 'Exit' && !({hides})"
+    yield f"!({scoped}) || ({fits})", SCOPE_FITS
 
 
 def _as_the_source(strategy: Variant) -> Iterator[tuple[str, str]]:

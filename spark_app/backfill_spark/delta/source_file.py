@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -105,6 +105,11 @@ class SourceFile:
     def of_logged(cls, file: LoggedFile) -> Self:
         """Convert a file of a version's listing."""
         return cls.of({**json.loads(file.action)["add"], "stats": file.statistics})
+
+    @property
+    def with_all_rows(self) -> SourceFile:
+        """The file without its deletion vector."""
+        return replace(self, vector=None)
 
     @property
     def name(self) -> str:

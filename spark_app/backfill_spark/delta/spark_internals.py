@@ -1,4 +1,4 @@
-"""The only access to Delta's internals in Spark (`org.apache.spark.sql.delta`), which are not a stable API. Kernel has other modules.
+"""Access to Delta's internals in Spark (`org.apache.spark.sql.delta`), which are not a stable API; bitmaps are in `vectors`. Kernel has other modules.
 
 Snapshots and lists of files are Java objects; callers only pass them back to this module.
 """
@@ -139,21 +139,16 @@ class SparkDeltaLog:
         )
 
     def numbered_rows(self, files: Sequence[SourceFile], snapshot: Any) -> tuple[DataFrame, Column, Column]:
-        """Return all rows of files with the schema of a snapshot, hidden ones included, in file order; lazy.
+        """Return the rows of files that their vectors do not hide, with the schema of a snapshot, in file order; lazy.
 
-        The two columns are each row's file (its index in `files`) and its row index in the file, from 0.
+        The two columns are each row's file (its index in `files`) and its row index in the file, from 0; hidden rows count.
         """
-        return self._numbered([_numbered_action(file, index) for index, file in enumerate(files)], snapshot)
-
-    def visible_numbered_rows(self, files: Sequence[SourceFile], snapshot: Any) -> tuple[DataFrame, Column, Column]:
-        """Return the same rows without hidden ones; row indexes count hidden rows."""
-        actions = [_numbered_action(file, index) for index, file in enumerate(files)]
-        for action, file in zip(actions, files, strict=True):
-            if file.vector is not None:
-                action["deletionVector"] = dict(file.vector.fields)
-        return self._numbered(actions, snapshot)
-
-    def _numbered(self, actions: Sequence[Mapping[str, Any]], snapshot: Any) -> tuple[DataFrame, Column, Column]:
+        # Spark exposes only the path and the modification time of an action, so that time contains the file's index here.
+        actions = [
+            {"path": file.path, "partitionValues": dict(file.partition), "size": file.size_bytes, "modificationTime": index,
+             "dataChange": True, "deletionVector": None if file.vector is None else dict(file.vector.fields)}
+            for index, file in enumerate(files)
+        ]  # fmt: skip
         lines = [json.dumps({"add": action}) for action in actions]
         rows = self.frame(delta_actions(self._spark, lines), self._with_places(snapshot))
         place = rows.metadataColumn("_metadata")
@@ -187,18 +182,6 @@ class SparkDeltaLog:
             visible = live.get(path(self.path, path(uri(file.path()))).toString(), 0)
             counts.append(visible + (0 if vector is None else int(vector.cardinality())))
         return counts
-
-
-def _numbered_action(file: SourceFile, index: int) -> dict[str, Any]:
-    """Return the `add` action of a file, without its vector. Spark exposes only path and modification time, so that time is the index."""
-    partition = dict(file.partition)
-    return {
-        "path": file.path,
-        "partitionValues": partition,
-        "size": file.size_bytes,
-        "modificationTime": index,
-        "dataChange": True,
-    }
 
 
 def read_by_either(

@@ -99,7 +99,7 @@ class ComputedColumns:
             by_starts.setdefault(starts(file.groups), []).append(at)
         frames, names = list[DataFrame](), tuple[str, ...]()
         for firsts, members in by_starts.items():
-            rows, number, row = self._source.numbered_rows([files[at].file for at in members])
+            rows, number, row = self._source.numbered_rows([files[at].file.with_all_rows for at in members])
             names = tuple(unused(name, rows.columns) for name in (FILE, GROUP, ROW))
             labels = [_numbered(number, members), _group(row, firsts), row]
             frames.append(rows.select("*", *(label.alias(name) for label, name in zip(labels, names, strict=True))))

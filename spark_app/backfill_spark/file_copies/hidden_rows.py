@@ -66,7 +66,7 @@ def failing_rows(
     """Return the visible rows of each file for which a filter is false or null; `None` if there are none. One Spark job."""
     if not files:
         return []
-    rows, file, row = source.visible_numbered_rows(files)
+    rows, file, row = source.numbered_rows(files)
     failing = rows.where(~F.coalesce(F.expr(where), F.lit(False)))
     numbered = failing.select(file.alias(FILE), row.alias(ROW))
     counted = numbered.groupBy(FILE).agg(bitmap_of(spark, ROW).alias("failing"))

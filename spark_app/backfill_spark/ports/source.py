@@ -127,14 +127,11 @@ class SupportsFiles(Protocol):
         """Return the files of a version, in path order."""
 
     def numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
-        """Return all rows of files of the pinned or a later version, including rows that deletion vectors hide, with the pinned columns.
+        """Return the rows of files of the pinned or a later version that the files' deletion vectors do not hide, with the pinned columns.
 
-        The two columns are each row's file (its index in `files`) and its row index in the file, from 0. Each task has the
-        rows of a file in this order, and each row group is in one task. Lazy.
+        The two columns are each row's file (its index in `files`) and its row index in the file, from 0; hidden rows count. Each
+        task has the rows of a file in this order, and each row group is in one task. Lazy.
         """
-
-    def visible_numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
-        """Return rows as `numbered_rows`, without those that deletion vectors hide, and in any order; hidden rows count in row indexes."""
 
     def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
         """Return the rows of files of a version, with the pinned columns; `actions` are the files' `add` actions. Lazy."""

@@ -283,10 +283,6 @@ class DeltaTableSource:
         """See `SupportsFiles`."""
         return self._delta_log.numbered_rows(files, self._snapshot)
 
-    def visible_numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
-        """See `SupportsFiles`."""
-        return self._delta_log.visible_numbered_rows(files, self._snapshot)
-
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
         """Return the rows of ranges of the pinned version, with its columns and without order; lazy."""
