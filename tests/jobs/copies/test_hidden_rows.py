@@ -113,6 +113,20 @@ class TestRowsThatFail:
         view = f"SELECT {', '.join(select)} FROM source WHERE title <> 'n9' AND NOT (part = 2 AND id < 1000)"
         assert pair.equal(view)
 
+    def test_the_filter_is_evaluated_for_visible_rows_only(self, spark, pair):
+        """It may fail at a row that the source hides. At a visible row it ends the job, which names the filter."""
+        make(pair, 200, "id % 100 AS value", files=2)
+        pair.sql("DELETE FROM {t} WHERE value = 0")
+
+        outcome = pair.run("INSERT INTO {t} VALUES (1000, 0)", target=HIDDEN, transform={"where": "100 / value > 1.2"})
+
+        assert_ending(outcome, "InvalidTransform")
+        assert "spec.transform.where = '100 / value > 1.2'" in outcome.message
+        # 100 / value is 1.2 at 83.3
+        assert [hidden(add) for add in copies(pair).values()] == [1 + 16] * 2
+        view = "SELECT * FROM source WHERE value < 84"
+        assert [text for seal in seals(pair.target) for text in violations(pair.source, pair.target, seal, view)] == []
+
 
 class TestTheShareOfFailingRows:
     """It decides for each file whether rows are hidden, and a repair restores the decision."""
