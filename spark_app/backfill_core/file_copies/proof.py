@@ -43,11 +43,20 @@ class LoggedCopy:
     """Partition values that the target stores, by its physical names."""
 
     vector: DeletionVector | None
+    """The source's vector."""
+
+    failing: int = 0
+    """Number of visible rows that fail the filter; the copy hides them too."""
+
+    @property
+    def hidden(self) -> int:
+        """Return the number of rows that the copy hides."""
+        return _hidden(self.vector) + self.failing
 
     @property
     def live_rows(self) -> int:
-        """Return the number of rows that a reader sees."""
-        return self.rows - _hidden(self.vector)
+        """Return the number of rows that a reader of the copy sees."""
+        return self.rows - self.hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +95,8 @@ class Pair:
     def vectors_are_read(self) -> bool:
         """Return true if the vectors must be read to compare their hidden rows. The log contains inline vectors."""
         source, target = self.source.vector, self.target.vector
+        if self.source.failing:
+            return True
         return source is not None and target is not None and not (source.storage == "i" and source == target)
 
 
@@ -163,9 +174,11 @@ def _misfits(expected: LoggedCopy, file: LoggedTargetFile) -> list[str]:
         source, target = expected.partition.get(name), file.partition.get(name)
         if source != target:
             messages.append(f"its partition value {name} is {target!r}, and that of the source {source!r}")
-    if (expected.vector is None) != (file.vector is None) or _hidden(expected.vector) != _hidden(file.vector):
+    has_vector = expected.vector is not None or expected.failing > 0
+    if has_vector != (file.vector is not None) or expected.hidden != _hidden(file.vector):
         hidden, hidden_in_source = _hidden(file.vector), _hidden(expected.vector)
-        messages.append(f"its deletion vector hides {hidden:,} rows, and that of the source {hidden_in_source:,}")
+        fail = f", and {expected.failing:,} more fail the filter" if expected.failing else ""
+        messages.append(f"its deletion vector hides {hidden:,} rows, and that of the source {hidden_in_source:,}{fail}")
     if not _same_statistics(file):
         messages.append("its statistics differ from the ones that the job wrote")
     return messages
@@ -257,7 +270,8 @@ def proven(pairing: Pairing, verdicts: Sequence[Verdict]) -> ProvenFiles:
                 wrong.append(FileDifference(pair.target.path, what))
                 left_out.append(pair)
             case HidesOthers():
-                message = "its deletion vector hides other rows than that of the source"
+                fail = " and the filter" if pair.source.failing else ""
+                message = f"its deletion vector hides other rows than that of the source{fail}"
                 notes.append(FileDifference(pair.target.path, message))
     left_out += same
     return ProvenFiles(

@@ -12,12 +12,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from backfill_core.file_copies.copy_digest import CopyDigest
 from backfill_core.file_copies.copy_modes import Whole
 from backfill_core.file_copies.facts import partition_value
+from backfill_core.file_copies.hidden_rows import Outcome, outcome
 from backfill_core.file_copies.proof import (
     Damaged,
     FileId,
@@ -38,8 +39,10 @@ from backfill_spark.delta.log import files_at, hidden_rows, same_rows
 from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
+from backfill_spark.delta.vectors.bitmaps import row_indexes
 from backfill_spark.file_copies.bytes import ByteReader, CopiedBytes
-from backfill_spark.file_copies.copied_files import PlannedCopy
+from backfill_spark.file_copies.copied_files import FilteredFile, PlannedCopy
+from backfill_spark.file_copies.hidden_rows import failing_rows
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
@@ -85,8 +88,9 @@ class FileProof:
             JAVA_ERRORS: the storage failed, and the file may exist.
         """
         modes = JobCopyModes.of(self._tables)
-        # With a filter, the source's statistics decided which files are copied; only rows can prove that.
-        if modes.source is None or not isinstance(modes.best, Whole) or self._tables.transform.where is not None:
+        # If the source's statistics alone decide which files are copied, only rows can prove that they are right.
+        decided = self._tables.transform.where is not None and not modes.transform.hides
+        if modes.source is None or not isinstance(modes.best, Whole) or decided:
             return ProvenFiles()
         logged = files_at(self._spark, self._tables.sink.path, self._version, nulls_of=())
         kinds = {column.physical: column.type for column in modes.target.columns}
@@ -94,15 +98,33 @@ class FileProof:
         existing = [file for _, file in self._target]
         if all(file.digest is None for file in existing):
             return ProvenFiles()
-        expected = (_expected(file, modes) for file in self._source.listed)
-        pairing = paired([copy for copy in expected if copy is not None], existing)
+        expected, failing = self._expected(modes)
+        pairing = paired(expected, existing)
         reader = ByteReader(self._spark, self._tables.sink.path)
         asked = [unquote(pair.target.path) for pair in pairing.pairs if pair.target.id not in self._read_back]
-        read = partial(self._read, reader=reader, reported=reader.reported(asked, check=check), check=check)
+        reported = reader.reported(asked, check=check)
+        read = partial(self._read, reader=reader, reported=reported, failing=failing, check=check)
         tasks = [partial(read, pair) for pair in pairing.pairs]
         result, doubtful = proven(pairing, at_once(tasks, reader.threads)), {file.id for file in pairing.doubtful}
         wrong = self._misstated([file for file, target_file in self._target if target_file.id in doubtful])
         return replace(result, wrong=(*result.wrong, *wrong))
+
+    def _expected(self, modes: JobCopyModes) -> tuple[list[LoggedCopy], dict[str, FilteredFile]]:
+        """Return the expected copies of source files that are copied whole, and their rows that fail the filter, by path.
+
+        The filter is evaluated for each of these files, because statistics may be wrong. One Spark job.
+        """
+        listed = [(file, copy) for file in self._source.listed if (copy := _whole_copy(file, modes)) is not None]
+        where, source, failing = self._tables.transform.where, modes.source, dict[str, FilteredFile]()
+        if where is not None and source is not None:
+            counted = failing_rows(self._spark, source, where, [copy.file for _, copy in listed])
+            failing = {
+                copy.file.path: FilteredFile(copy.file, rows)
+                for (_, copy), rows in zip(listed, counted, strict=True)
+                if rows is not None
+            }
+        expected = [_expected(file, copy, failing.get(file.path)) for file, copy in listed]
+        return [copy for copy in expected if copy is not None], failing
 
     def _misstated(self, files: Sequence[LoggedFile]) -> tuple[FileDifference, ...]:
         return misstated(self._spark, self._tables.sink.path, self._version, files)
@@ -117,7 +139,13 @@ class FileProof:
         return self._source.without(proof.source_paths), log.frame(actions, log.at(self._version))
 
     def _read(
-        self, pair: Pair, *, reader: ByteReader, reported: Mapping[str, CopiedBytes], check: Callable[[], None]
+        self,
+        pair: Pair,
+        *,
+        reader: ByteReader,
+        reported: Mapping[str, CopiedBytes],
+        failing: Mapping[str, FilteredFile],
+        check: Callable[[], None],
     ) -> Verdict:
         if pair.target.id in self._read_back:
             return Same()
@@ -131,9 +159,8 @@ class FileProof:
         result = verdict(pair, read_bytes=read.size_bytes, read_digest=read.digest)
         if isinstance(result, Damaged) or not pair.vectors_are_read:
             return result
-        assert pair.source.vector is not None
         assert pair.target.vector is not None
-        hidden_in_source = hidden_rows(self._spark, self._tables.source.path, pair.source.vector)
+        hidden_in_source = self._hidden_in_source(pair.source, failing.get(pair.source.path))
         try:
             hidden_in_target = hidden_rows(self._spark, self._tables.sink.path, pair.target.vector)
         except JAVA_ERRORS as error:
@@ -141,6 +168,14 @@ class FileProof:
                 return Damaged(f"its deletion vector cannot be read: {first_line(error)}")
             raise
         return Same() if same_rows(self._spark, hidden_in_source, hidden_in_target) else HidesOthers()
+
+    def _hidden_in_source(self, file: LoggedCopy, filtered: FilteredFile | None) -> Any:
+        """Return the indexes of the rows of a file that its copy must hide, ascending, as a Java array."""
+        path = self._tables.source.path
+        if filtered is None or filtered.failing is None:
+            assert file.vector is not None
+            return hidden_rows(self._spark, path, file.vector)
+        return row_indexes(self._spark, path, filtered.failing, filtered.source.vector)
 
 
 def misstated_files(tables: Tables, version: int) -> tuple[FileDifference, ...]:
@@ -155,13 +190,19 @@ def misstated_files(tables: Tables, version: int) -> tuple[FileDifference, ...]:
     return misstated(tables.spark, path, version, files_at(tables.spark, path, version, nulls_of=()))
 
 
-def _expected(file: LoggedFile, modes: JobCopyModes) -> LoggedCopy | None:
-    """Return the expected copy of a source file; `None` if it is not copied whole."""
+def _whole_copy(file: LoggedFile, modes: JobCopyModes) -> PlannedCopy | None:
     planned = modes.planned(SourceFile.of_logged(file))
-    if not isinstance(planned, PlannedCopy) or not isinstance(planned.mode, Whole):
+    return planned if isinstance(planned, PlannedCopy) and isinstance(planned.mode, Whole) else None
+
+
+def _expected(file: LoggedFile, copy: PlannedCopy, filtered: FilteredFile | None) -> LoggedCopy | None:
+    """Return the expected copy of a source file of which some rows fail; `None` if it is decoded or left out."""
+    rows = None if filtered is None else filtered.failing
+    failing, visible = 0 if rows is None else rows.rows, copy.rows - copy.file.deleted
+    if failing and outcome(file.path, visible=visible, failing=failing) is not Outcome.HIDE:
         return None
     vector = vector_of(json.loads(file.action)["add"])
-    return LoggedCopy(file.path, file.bytes, planned.rows, planned.partition, vector)
+    return LoggedCopy(file.path, file.bytes, copy.rows, copy.partition, vector, failing)
 
 
 def _existing(file: LoggedFile, kinds: Mapping[str, str]) -> LoggedTargetFile:

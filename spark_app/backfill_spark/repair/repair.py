@@ -245,7 +245,8 @@ class _Repair:
         proven = compared.proven.same_ids
         if self._ships:
             # Rows tell which decoded files are wrong; copied files were compared by their bytes.
-            by_rows = RowDifferences(compared, wrong) if wrong and not proven else None
+            filters = self._tables.transform.where is not None  # then some files are decoded, whatever the others are
+            by_rows = RowDifferences(compared, wrong) if wrong and (filters or not proven) else None
             held = [] if by_rows is None else target.named(by_rows.files)
             step = replaced(self._tables, compared, target, named | {file.path for file in held}, ships=True)
             return _Found(compared, receipt, target, step, None, ())

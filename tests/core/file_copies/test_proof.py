@@ -48,6 +48,22 @@ class TestAPair:
         assert (pairing.wrong, pairing.wrong_pairs, pairing.notes) == ((), (), ())
 
     @pytest.mark.parametrize(
+        ("vector", "failing", "stored"),
+        [(None, 3, 3), (VECTOR, 3, 5), (VECTOR, 0, 2)],
+        ids=["filter", "both", "source"],
+    )
+    def test_a_copy_hides_the_rows_of_the_source_and_those_that_fail_the_filter(self, vector, failing, stored):
+        """Its vector is read whenever the filter adds rows, and its visible rows are counted without all of these."""
+        expected = source_file(vector=vector, failing=failing)
+        fits = copy(vector=replace(VECTOR, place="cd" + "y" * 20, rows=stored))
+        (pair,) = paired([expected], [fits]).pairs
+        others = [replace(fits, vector=replace(VECTOR, rows=stored - 1)), replace(fits, vector=None)]
+
+        assert pair.vectors_are_read
+        assert proven(paired([expected], [fits]), [Same()]).rows == expected.live_rows == 10 - stored
+        assert [paired([expected], [other]).pairs for other in others] == [(), ()]
+
+    @pytest.mark.parametrize(
         "other",
         [
             copy(digest=None),

@@ -146,6 +146,7 @@ class TestTheShareOfFailingRows:
         outcome = pair.run(**spec)
 
         assert (outcome.reason, outcome.receipt.rows, outcome.receipt.rows_filtered) == ("Complete", 1000, 1000)
+        assert (outcome.receipt.files_by_bytes, outcome.receipt.rows_by_rows) == (2, 50)
         copied = copies(pair)
         assert {number: hidden(add) for number, add in copied.items()} == {0: 0, 1: 50}
         decoded = [add for path, add in adds_of(pair.target).items() if add not in copied.values()]

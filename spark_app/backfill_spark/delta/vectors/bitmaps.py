@@ -60,18 +60,33 @@ def joined(spark: SparkSession, path: str, bitmap: Bitmap, vector: VectorDescrip
     Raises:
         JAVA_ERRORS: the vector cannot be read.
     """
+    rows = _rows(spark, path, bitmap, vector)
+    rows.runOptimize()
+    formats = java(spark).org.apache.spark.sql.delta.deletionvectors.RoaringBitmapArrayFormat
+    return Bitmap(int(rows.cardinality()), bytes(rows.serializeAsByteArray(formats.Portable())))
+
+
+def row_indexes(spark: SparkSession, path: str, bitmap: Bitmap, vector: VectorDescriptor | None) -> Any:
+    """Return the rows of a bitmap, and those that a vector of the table at `path` hides, ascending, as a Java array.
+
+    Raises:
+        JAVA_ERRORS: the vector cannot be read.
+    """
+    return _rows(spark, path, bitmap, vector).toArray()
+
+
+def _rows(spark: SparkSession, path: str, bitmap: Bitmap, vector: VectorDescriptor | None) -> Any:
     jvm = java(spark)
     delta = jvm.org.apache.spark.sql.delta
-    action = {"path": "file", "partitionValues": {}, "size": 0, "modificationTime": 0, "dataChange": True}
-    line = json.dumps({"add": {**action, "deletionVector": dict(vector.fields)}})
-    descriptor = delta_actions(spark, [line]).get(0).deletionVector()
-    folder = jvm.scala.Option.apply(jvm.org.apache.hadoop.fs.Path(path))
-    stored = delta.deletionvectors.DeletionVectorStoredBitmap(descriptor, folder)
     rows = delta.deletionvectors.RoaringBitmapArray.readFrom(bitmap.content)
-    getattr(rows, "or")(stored.load(_store(spark)))
-    rows.runOptimize()
-    content = rows.serializeAsByteArray(delta.deletionvectors.RoaringBitmapArrayFormat.Portable())
-    return Bitmap(int(rows.cardinality()), bytes(content))
+    if vector is not None:
+        action = {"path": "file", "partitionValues": {}, "size": 0, "modificationTime": 0, "dataChange": True}
+        line = json.dumps({"add": {**action, "deletionVector": dict(vector.fields)}})
+        descriptor = delta_actions(spark, [line]).get(0).deletionVector()
+        folder = jvm.scala.Option.apply(jvm.org.apache.hadoop.fs.Path(path))
+        stored = delta.deletionvectors.DeletionVectorStoredBitmap(descriptor, folder)
+        getattr(rows, "or")(stored.load(_store(spark)))
+    return rows
 
 
 def write_vectors(spark: SparkSession, path: str, folder: str, bitmaps: Sequence[Bitmap]) -> VectorFile:
