@@ -104,7 +104,7 @@ class TestRowsThatFail:
 
         outcome = pair.run(
             "DELETE FROM {t} WHERE id = 5",
-            target=HIDDEN,
+            target=HIDDEN | {"publish": "WhenVerified"},
             transform={"select": select, "where": "title <> 'n9' AND NOT (part = 2 AND id < 1000)"},
         )
 
@@ -137,7 +137,7 @@ class TestTheShareOfFailingRows:
             pair, 2000, "if(id < 500 OR (id < 1000 AND id % 10 > 0) OR (id < 1500 AND id % 10 = 3), 'ok', 'x') AS text"
         )
         spec = {
-            "target": HIDDEN | {"publish": "WhenVerified"},
+            "target": HIDDEN,
             "transform": {"where": "text LIKE 'o%'"},
             "after": "Exit",
             "verify": "Final",
