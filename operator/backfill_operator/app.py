@@ -103,7 +103,7 @@ class Operator:
         )  # fmt: skip
         self.all_jobs, self.selection = self._own_watches(configuration)
         self.workloads = WorkloadFeed(
-            self.cluster, settings, self.watched, open_session=self._sessions_of(configuration, WORKLOADS.plural),
+            self.cluster, self.watched, open_session=self._sessions_of(configuration, WORKLOADS.plural),
             enqueue=self.queue.add,
         )  # fmt: skip
         self.reconciler = self._reconciler(writer, clock)
@@ -146,13 +146,12 @@ class Operator:
         )
         return partial(
             open_session, configuration, pace, start_version=lambda _path, version: version, on_watch=lambda _path: None,
-            on_unreadable=self._on_unreadable, admitted=self.cluster.admitted,
+            on_unreadable=self._on_unreadable, admitted=self.cluster.admitted, silence_s=self.settings.watch_silence_seconds,
         )  # fmt: skip
 
     def _registry_of(self, configuration: Configuration) -> kopf.OperatorRegistry:
         return registry_of(
-            configuration, self.cache, self.metrics, NamespaceFeed(self.watched), retry_max_s=self.settings.watch_retry_max_seconds,
-            admitted=self.cluster.admitted, enqueue=self.queue.add, on_event=self.relist.on_watch_event,
+            configuration, self.cache, self.metrics, NamespaceFeed(self.watched), self.settings, admitted=self.cluster.admitted, enqueue=self.queue.add, on_event=self.relist.on_watch_event,
             start_version=self.relist.start_version, on_unreadable=self._on_unreadable,
         )  # fmt: skip
 

@@ -78,8 +78,8 @@ class AllJobsSwitch:
 
     async def _watch(self, session: WatchSession, version: str) -> None:
         """Follow the ConfigMap from a version until the watch ends."""
-        path, silence_s = CONFIG_MAPS.path(self._settings.lease_namespace), self._settings.watch_silence_seconds
-        async for event in events_of(session, path, {"fieldSelector": BY_NAME}, version=version, silence_s=silence_s):
+        path = CONFIG_MAPS.path(self._settings.lease_namespace)
+        async for event in events_of(session, path, {"fieldSelector": BY_NAME}, version=version):
             if _is_ours(event["object"]):
                 self._take(None if event["type"] == "DELETED" else event["object"].get("data"))
 

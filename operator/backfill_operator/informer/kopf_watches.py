@@ -7,6 +7,7 @@ so kopf writes nothing to the cluster. docs/adr/0032 explains why.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -33,8 +34,8 @@ def registry_of(
     cache: Cache,
     metrics: Metrics,
     namespaces: Feed,
+    settings: OperatorSettings,
     *,
-    retry_max_s: float,
     admitted: Callable[[], Awaitable[None]],
     enqueue: Callable[[Key], None],
     on_event: Callable[[str], None],
@@ -48,7 +49,7 @@ def registry_of(
         cache: Updated with each event.
         metrics: Counts reconnects and failures.
         namespaces: The served namespaces, which kopf reads unless they are fixed.
-        retry_max_s: The longest pause before a watch that failed is tried again.
+        settings: The longest silence of a watch, and the longest pause before a failed one is tried again.
         admitted: Waits for a place in the rate limit.
         enqueue: Called with the Backfill to reconcile.
         on_event: Called with the resource of each event.
@@ -56,13 +57,15 @@ def registry_of(
         on_unreadable: Called with the resource and the reason when a line of a watch is skipped.
     """
     registry, on_watch = kopf.OperatorRegistry(), ReconnectCounter(metrics)
-    pace = WatchPace(retry_max_s, lambda path: metrics.watch_failures.labels(path.rsplit("/", 1)[-1]).inc())
+    pace = WatchPace(
+        settings.watch_retry_max_seconds, lambda path: metrics.watch_failures.labels(path.rsplit("/", 1)[-1]).inc()
+    )
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
         http = open_session(
             configuration, pace, start_version=start_version, on_watch=on_watch, on_unreadable=on_unreadable,
-            admitted=admitted, namespaces=namespaces,
+            admitted=admitted, namespaces=namespaces, silence_s=settings.watch_silence_seconds,
         )  # fmt: skip
         return kopf.AiohttpSession(server=configuration.host, aiohttp_session=cast("aiohttp.ClientSession", http))
 
@@ -107,7 +110,8 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     # The definitions of resources are fixed; namespaces too, unless a label selects them.
     made.scanning.disabled = not settings.namespace_selector
     made.watching.chunk_size = ITEMS_OF_A_LIST
-    made.watching.inactivity_timeout = settings.watch_silence_seconds
+    # `WatchSession` ends a silent watch. kopf's own time-out may end kopf's watcher.
+    made.watching.inactivity_timeout = math.inf
     made.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}=driver"
     made.networking.request_timeout = settings.request_timeout_seconds
     made.networking.error_backoffs = NoBackoffs()

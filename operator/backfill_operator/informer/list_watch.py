@@ -17,6 +17,9 @@ from backfill_operator.kube.rate import wait
 FAILED_AGAIN_S: Final = 5.0
 """Seconds until the next try of a list that failed."""
 
+UNLIMITED: Final = aiohttp.ClientTimeout()
+"""The session ends a watch that is silent."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -50,7 +53,7 @@ async def list_and_watch(
 
 
 async def events_of(
-    session: WatchSession, path: str, selector: Mapping[str, str], *, version: str, silence_s: float
+    session: WatchSession, path: str, selector: Mapping[str, str], *, version: str
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield the events of a watch of some objects, without bookmarks; an event of an error ends it.
 
@@ -59,11 +62,9 @@ async def events_of(
         path: Path of the kind in the API.
         selector: Query that selects the objects.
         version: The watch begins after this version.
-        silence_s: Longest time without a line.
     """
     query = {**selector, "watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
-    silence = aiohttp.ClientTimeout(sock_read=silence_s)
-    async with await session.request(url=f"{session.server}{path}?{urlencode(query)}", timeout=silence) as answer:
+    async with await session.request(url=f"{session.server}{path}?{urlencode(query)}", timeout=UNLIMITED) as answer:
         async for line in answer.lines():
             event: dict[str, Any] = json.loads(line)
             if event["type"] == "ERROR":

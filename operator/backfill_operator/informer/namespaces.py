@@ -135,7 +135,7 @@ class NamespaceSelection:
 
         Args:
             cluster: Lists the namespaces.
-            settings: The selector, and the longest silence of a watch.
+            settings: The selector.
             watched: Gets the selected namespaces.
             open_session: Opens the connection of the watch.
             on_change: Called when the served namespaces have changed.
@@ -167,8 +167,7 @@ class NamespaceSelection:
     async def _watch(self, session: WatchSession, version: str) -> None:
         """Follow the namespaces from a version until the watch ends. One that loses the label is reported as deleted."""
         selector = {"labelSelector": self._settings.namespace_selector}
-        silence_s = self._settings.watch_silence_seconds
-        async for event in events_of(session, NAMESPACES.path(None), selector, version=version, silence_s=silence_s):
+        async for event in events_of(session, NAMESPACES.path(None), selector, version=version):
             name = event["object"]["metadata"]["name"]
             self._take(self._names - {name} if event["type"] == "DELETED" else self._names | {name})
 

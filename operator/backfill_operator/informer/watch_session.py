@@ -89,24 +89,23 @@ class Hooks:
 class WatchSession:
     """The part of `aiohttp.ClientSession` that kopf uses."""
 
-    def __init__(self, server: str, ssl: Any, pace: WatchPace, hooks: Hooks) -> None:
-        """Create it inside the event loop; the first request connects.
+    def __init__(
+        self, server: str, http: aiohttp.ClientSession, pace: WatchPace, hooks: Hooks, *, silence_s: float
+    ) -> None:
+        """Take the parts.
 
         Args:
             server: Address of the API server, which may end in a path.
-            ssl: TLS settings for aiohttp.
+            http: Sends the requests; closed with this session.
             pace: Delays each request.
             hooks: The rest of the operator.
+            silence_s: A watch without an answer, or without a byte, for this long fails.
         """
         self._server = server.rstrip("/")
+        self._http = http
         self._pace = pace
         self._hooks = hooks
-        self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=ssl),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-        )
+        self._silence_s = silence_s
 
     @property
     def server(self) -> str:
@@ -145,7 +144,8 @@ class WatchSession:
         try:
             token = await self._hooks.authorization()
             headers = {"Accept-Encoding": "identity"} | ({"Authorization": token} if token else {})
-            response = await self._http.get(url, headers=headers, timeout=timeout, allow_redirects=False)
+            async with asyncio.timeout(self._silence_s if watches else None):
+                response = await self._http.get(url, headers=headers, timeout=timeout, allow_redirects=False)
             if watches:
                 return self._watch(path, response)
             return KopfAnswer(await self._list(path, response))
@@ -179,7 +179,8 @@ class WatchSession:
             raise WatchFailedError(f"the watch is answered with {response.status}")
         if response.status == OK:
             self._hooks.on_watch(path)
-        lines = WatchLines(response, path.rsplit("/", 1)[-1], self._hooks.on_unreadable)
+        plural = path.rsplit("/", 1)[-1]
+        lines = WatchLines(response, plural, self._hooks.on_unreadable, silence_s=self._silence_s)
         return WatchAnswer(lines, lambda seconds: self._pace.ended(path, lines=lines.passed_on, seconds=seconds))
 
 
@@ -187,20 +188,27 @@ def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
     return retry_after_s(response.headers.get("Retry-After"), response.headers.get("Date"))
 
 
-def open_session(configuration: Configuration, pace: WatchPace, **hooks: Any) -> WatchSession:
-    """Open a session with the credentials and the TLS context of the operator's own client.
+def open_session(configuration: Configuration, pace: WatchPace, *, silence_s: float, **hooks: Any) -> WatchSession:
+    """Open a session with the credentials and the TLS context of the operator's own client, inside the event loop.
 
     Args:
         configuration: Address and credentials.
         pace: Delays each request.
+        silence_s: A watch without an answer, or without a byte, for this long fails.
         hooks: Fields of `Hooks` except `authorization`.
     """
 
     async def authorization() -> str | None:
         return await configuration.get_api_key_with_prefix("BearerToken", alias="authorization") or None
 
-    context = RESTClientObject(configuration).ssl_context
-    return WatchSession(configuration.host, context, pace, Hooks(authorization=authorization, **hooks))
+    http = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=RESTClientObject(configuration).ssl_context),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        trust_env=False,
+    )
+    made = Hooks(authorization=authorization, **hooks)
+    return WatchSession(configuration.host, http, pace, made, silence_s=silence_s)
 
 
 class KopfAnswer:
@@ -265,9 +273,15 @@ class WatchLines:
     """The stream of a watch: its readable lines."""
 
     def __init__(
-        self, response: aiohttp.ClientResponse, plural: str, on_unreadable: Callable[[str, object], None]
+        self,
+        response: aiohttp.ClientResponse,
+        plural: str,
+        on_unreadable: Callable[[str, object], None],
+        *,
+        silence_s: float,
     ) -> None:
-        """Take the response to one resource's watch."""
+        """Take the response to one resource's watch, and the longest time without a byte."""
+        self._silence_s = silence_s
         self._response = response
         self._plural = plural
         self._on_unreadable = on_unreadable
@@ -282,14 +296,14 @@ class WatchLines:
         """Yield whole, readable lines; an unfinished last line is dropped.
 
         Raises:
-            WatchFailedError: the connection broke, or the body is not that of a stream.
+            WatchFailedError: the connection broke, or was silent, or the body is not that of a stream.
         """
         if self._response.status != OK:
             yield GONE
             return
         buffer = bytearray()
         try:
-            async for chunk in self._response.content.iter_chunked(CHUNK_BYTES):
+            while chunk := await self._chunk():
                 searched = len(buffer)
                 buffer += chunk
                 end = buffer.rfind(b"\n", searched) + 1
@@ -304,6 +318,15 @@ class WatchLines:
                     return
         except UNUSABLE as error:
             raise WatchFailedError(f"{type(error).__name__}: {error}"[:500]) from error
+
+    async def _chunk(self) -> bytes:
+        """Return the next bytes; empty at the end.
+
+        The time-out holds during this wait alone. kopf's own one may end while kopf starts a worker for an event, and then
+        kopf never watches the resource again.
+        """
+        async with asyncio.timeout(self._silence_s):
+            return await self._response.content.read(CHUNK_BYTES)
 
     def _read(self, line: bytes) -> bytes:
         """Return a line that kopf can parse; empty if the line is skipped."""

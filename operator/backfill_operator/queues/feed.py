@@ -22,7 +22,6 @@ from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import FORBIDDEN, ApiError, NotFoundError
 from backfill_operator.kube.resources import WORKLOADS, Raw, key_of
 from backfill_operator.queues.parse import CachedWorkload, workload_of
-from backfill_operator.settings import OperatorSettings
 
 OURS: Final = f"app.kubernetes.io/managed-by={FIELD_MANAGER}"
 NOT_LISTED: Final = "the operator has not listed the Workloads of Kueue yet"
@@ -38,7 +37,6 @@ class WorkloadFeed:
     def __init__(
         self,
         cluster: Cluster,
-        settings: OperatorSettings,
         watched: WatchedNamespaces,
         *,
         open_session: Callable[[], WatchSession],
@@ -48,13 +46,11 @@ class WorkloadFeed:
 
         Args:
             cluster: Lists the Workloads.
-            settings: The longest silence of a watch.
             watched: The namespaces.
             open_session: Opens the connection of a watch.
             enqueue: Requests a reconcile of a Backfill.
         """
         self._cluster = cluster
-        self._silence_s = settings.watch_silence_seconds
         self._watched = watched
         self._open_session = open_session
         self._enqueue = enqueue
@@ -156,7 +152,7 @@ class WorkloadFeed:
 
     async def _watch(self, scope: str | None, session: WatchSession, version: str) -> None:
         path, selector = WORKLOADS.path(scope), {"labelSelector": OURS}
-        async for event in events_of(session, path, selector, version=version, silence_s=self._silence_s):
+        async for event in events_of(session, path, selector, version=version):
             if event["type"] == "DELETED":
                 self._gone(key_of(event["object"]))
             else:

@@ -176,11 +176,12 @@ class TestOneThatNobodyCanRead:
             def content(self):
                 return self
 
-            async def iter_chunked(self, _):
-                for chunk in (GOOD + b"\n" + line, b"\n" + GOOD[:9], GOOD[9:] + b"\n", b'{"unfinished'):
-                    yield chunk
+            async def read(self, _):
+                return next(chunks, b"")
 
-        lines = [line async for line in WatchLines(Stream(), "backfills", lambda *_: None).iter_chunked(1)]
+        chunks = iter((GOOD + b"\n" + line, b"\n" + GOOD[:9], GOOD[9:] + b"\n", b'{"unfinished'))
+        watch = WatchLines(Stream(), "backfills", lambda *_: None, silence_s=60)
+        lines = [line async for line in watch.iter_chunked(1)]
 
         assert b"".join(lines) == GOOD + b"\n" + delivered + GOOD + b"\n"
 

@@ -7,11 +7,13 @@ import selectors
 class _JumpingSelector(selectors.DefaultSelector):
     """Returns at once instead of waiting for a timer, and adds the skipped time to its clock."""
 
-    def __init__(self):
+    def __init__(self, turn_s=0.0):
         super().__init__()
         self.now = 0.0
+        self._turn_s = turn_s
 
     def select(self, timeout=None):
+        self.now += self._turn_s
         ready = super().select(0)
         if ready:
             return ready
@@ -22,10 +24,13 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Runs without waiting; for code that uses no socket."""
+    """Runs without waiting; for code that uses no socket.
 
-    def __init__(self):
-        self._jumping = _JumpingSelector()
+    Each turn takes `turn_s` seconds: above zero, timers end between any two steps, as on a slow machine.
+    """
+
+    def __init__(self, turn_s=0.0):
+        self._jumping = _JumpingSelector(turn_s)
         super().__init__(self._jumping)
 
     def time(self):
