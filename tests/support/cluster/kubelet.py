@@ -7,7 +7,7 @@ pod's address, as on a cluster.
 import asyncio
 import base64
 import contextlib
-import itertools
+import errno
 import random
 from datetime import UTC, datetime
 
@@ -21,7 +21,7 @@ from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill_operator.manifests.names import CONTROL_PORT, SPEC_KEY
 from backfill_operator.manifests.secret import CERTIFICATE_KEY, PRIVATE_KEY, TOKEN_KEY
 
-_NETWORK = random.SystemRandom().randrange(2, 250)
+_CHANCE = random.SystemRandom()
 
 
 def moment():
@@ -49,7 +49,9 @@ class Kubelet:
         """States of other containers of each pod, as a webhook adds them: listed before the driver."""
 
         self._tasks = {}
-        self._hosts = itertools.count(1)
+
+        self.broken = None
+        """The error of this machine because of which a pod could not be run."""
 
     async def __aenter__(self):
         self._loop = asyncio.get_running_loop()
@@ -76,12 +78,17 @@ class Kubelet:
             self._end_task(uid)
         elif uid not in self._tasks and pod["status"]["phase"] == "Pending" and not self._waits(pod):
             self._tasks[uid] = self._loop.create_task(self._run(key, uid))
+            self._tasks[uid].add_done_callback(self._ran)
         elif "deletionTimestamp" in pod["metadata"]:
             double = self.running.get(key)
             if double is not None:
                 double.stopped.set()
             else:
                 self._loop.call_soon(self._confirm, key, uid)
+
+    def _ran(self, task):
+        if not task.cancelled() and isinstance(task.exception(), OSError):
+            self.broken = task.exception()
 
     def _waits(self, pod):
         return self.held or any(container.get("image") in self.missing for container in pod["spec"]["containers"])
@@ -104,13 +111,12 @@ class Kubelet:
         await asyncio.sleep(self.start_s)
         secret = self.store.get("secrets", *key)
         entries = {name: base64.b64decode(value).decode() for name, value in secret["data"].items()}
-        host = f"127.{_NETWORK}.{(number := next(self._hosts)) // 250}.{number % 250 + 1}"
         attempt = int(pod["metadata"]["labels"][ATTEMPT_LABEL])
         self.tokens[key] = entries[TOKEN_KEY]
         double = self.kind(attempt=attempt, token=entries[TOKEN_KEY], job_id="/".join(key), **self.double)
         double.progress = double.progress.model_copy(update=_controls(self.store.get("configmaps", *key)))
         context = server_context(entries[CERTIFICATE_KEY], entries[PRIVATE_KEY])
-        await double.start(host=host, port=CONTROL_PORT, ssl_context=context)
+        host = await self._started(double, context)
         self.running[key] = double
         try:
             self.status(key, _running(host, self.beside), uid=uid)
@@ -130,6 +136,19 @@ class Kubelet:
             )
             if "deletionTimestamp" in self.store.get("pods", *key)["metadata"]:
                 self.store.delete("pods", *key, uid=uid, grace_s=0)
+
+    @staticmethod
+    async def _started(double, context):
+        """Start a driver at an address that no other run on this machine uses; return the address."""
+        while True:
+            host = f"127.{_CHANCE.randrange(2, 250)}.{_CHANCE.randrange(250)}.{_CHANCE.randrange(1, 250)}"
+            try:
+                await double.start(host=host, port=CONTROL_PORT, ssl_context=context)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                return host
 
     def _bind(self, key, pod):
         self.store.patch("pods", *key, {"spec": {"nodeName": "node-1"}, "metadata": {"uid": pod["metadata"]["uid"]}})
