@@ -57,9 +57,7 @@ def registry_of(
         on_unreadable: Called with the resource and the reason when a line of a watch is skipped.
     """
     registry, on_watch = kopf.OperatorRegistry(), ReconnectCounter(metrics)
-    pace = WatchPace(
-        settings.watch_retry_max_seconds, lambda path: metrics.watch_failures.labels(path.rsplit("/", 1)[-1]).inc()
-    )
+    pace = WatchPace(settings.watch_retry_max_seconds, lambda path: metrics.watch_failures.labels(_plural(path)).inc())
 
     @kopf.on.login(registry=registry)
     async def login(**_: Any) -> kopf.AiohttpSession:
@@ -90,6 +88,10 @@ def registry_of(
             enqueue(owner)
 
     return registry
+
+
+def _plural(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
 
 
 def _read(put: Callable[[Raw], T], raw: Raw, plural: str, on_unreadable: Callable[[str, object], None]) -> T | None:
@@ -185,5 +187,5 @@ class ReconnectCounter:
     def __call__(self, path: str) -> None:
         """Count an accepted watch of this path."""
         if path in self._watched:
-            self._metrics.watch_reconnects.labels(path.rsplit("/", 1)[-1]).inc()
+            self._metrics.watch_reconnects.labels(_plural(path)).inc()
         self._watched.add(path)

@@ -134,10 +134,16 @@ class TestWhoLosesMustEnd:
                 await asyncio.wait_for(task, 5)
 
     async def test_leader_continues_after_one_lost_answer(self):
-        """There is time for more than one try."""
-        async with FakeApi() as api, candidates(api, "a") as made:
+        """There is time for more than one try, and the next ones are written."""
+        async with FakeApi() as api, candidates(api, "a", pace=PATIENT) as made:
             election, task = made["a"]
             await leads(election)
-            api.faults.append(Fault("lose the answer", verb="update", plural="leases", times=2))
-            await asyncio.sleep(1.5)
+            lost = Fault("lose the answer", verb="update", plural="leases", times=2)
+            api.faults.append(lost)
+            renewed = asyncio.Event()
+            api.store.listeners.append(lambda plural, *_: plural == "leases" and not lost.times and renewed.set())
+            async with asyncio.timeout(30):
+                await renewed.wait()
+                renewed.clear()
+                await renewed.wait()
             assert not task.done()
