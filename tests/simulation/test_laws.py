@@ -111,7 +111,7 @@ class TestInAnyWorld:
         assert first.history == second.history
 
 
-SHARES = 60
+SHARES = 100
 """Number of test cases for a sweep over all steps of a world, so that `make test` runs a sample of the steps."""
 
 

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from support.operators.lifecycle_space import PODS, REPORTS, SPECS, STATUSES
+from support.operators.lifecycle_space import PODS, REPORTS, SHARES, SPECS, STATUSES, share_of
 from support.operators.observations import (
     T0,
     after,
@@ -255,12 +255,13 @@ def held_space() -> Iterator[tuple[str, Observation]]:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("share", SHARES)
 class TestAllStates:
     """Every state of the exhaustive suite, with live pods, while all jobs are paused."""
 
-    def test_no_state_launches_or_resumes(self) -> None:
+    def test_no_state_launches_or_resumes(self, share: tuple[int, ...]) -> None:
         """A command either pauses everything, or is not about a pause. Pods are deleted and finalizers removed as without the switch."""
-        for name, observation in held_space():
+        for name, observation in share_of(share, held_space()):
             decision, free = checked(observation), checked(replace(observation, pause_all=OFF))
             assert not launches(decision), name
             waiting = observation.status.control.pending if observation.status.control else ()
@@ -275,10 +276,10 @@ class TestAllStates:
             finished = conditions(decision.status).get("Finished") == "True"
             assert (decision.status.all_jobs_pause == ON.pause) != finished, name
 
-    def test_a_stable_world_needs_no_further_decision(self) -> None:
+    def test_a_stable_world_needs_no_further_decision(self, share: tuple[int, ...]) -> None:
         """A pause of 1,000 jobs ends after a few writes of each."""
         kept = [(name, observation) for name, observation in held_space() if observation.deletion_ms is None]
-        for name, observation in kept:
+        for name, observation in share_of(share, kept):
             for _ in range(6):
                 decision = decide(observation, T0)
                 before, observation = observation, replace(observation, status=decision.status)

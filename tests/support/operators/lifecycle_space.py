@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 from support.operators.observations import NAME, T0, ended, observed, pod, report, running, spec
 
 from backfill_api.names import DRAIN_FINALIZER
@@ -25,6 +26,8 @@ from backfill_api.timestamps import rfc3339
 from backfill_api.wire import Ack, Command
 from backfill_core.lifecycle.inputs.approval import planned_of
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation, SpecRefused, WaitingExecutors
+
+T = TypeVar("T")
 
 BEFORE, LONG_AGO = rfc3339(T0 - 5_000), rfc3339(T0 - 90_000)
 PLAN = Plan(
@@ -145,6 +148,18 @@ REPORTS: dict[str, DriverReport | None] = {
         unreachable_since_ms=T0 - 60_000,
     ),
 }  # fmt: skip
+
+
+THIRDS = 3
+SHARES = [
+    pytest.param((0,), id="a third"), pytest.param((1, 2), id="the others", marks=pytest.mark.rest),
+]  # fmt: skip
+"""The combinations in two parts: `make test` has every third one, with other neighbours for each spec and status."""
+
+
+def share_of(share: tuple[int, ...], combinations: Iterable[T], *, start: int = 0) -> list[T]:
+    """Return the combinations of a share."""
+    return [combination for number, combination in enumerate(combinations, start) if number % THIRDS in share]
 
 
 def observations_of(spec_name: str, status_name: str) -> Iterator[tuple[str, Observation]]:
