@@ -24,6 +24,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.source_head import SourceHead
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import InvalidSpecError
+from backfill_core.positions.start_time import check_comparable
 from backfill_spark.control.local_registry import control_file, make_state_folder
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
@@ -260,6 +261,7 @@ class Backfill(Commands, Fences, Repairs, Switching):
         Raises:
             BackfillError: a table cannot be opened, or the target holds no state of this job.
         """
+        check_comparable(self.spec)
         try:
             return self.driver().verify(ACK_WAIT_S)
         except NotRunningError:

@@ -92,7 +92,7 @@ URL_FORM = r"^https?://[A-Za-z0-9.:\[\]_-]+(/[A-Za-z0-9._~/-]*)?$"
 """An address without a user, a query and percent signs."""
 
 UNTIL_FORM = r"^2[0-9]{3}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[+-][0-9]{2}:[0-9]{2})$"
-Until = Annotated[
+Timestamp = Annotated[
     str,
     StringConstraints(strict=True, max_length=40, pattern=UNTIL_FORM),
     BeforeValidator(_text_of),
@@ -100,6 +100,9 @@ Until = Annotated[
     Field(json_schema_extra={"format": "date-time"}),
 ]
 """A time that a user writes, RFC 3339 with a time zone: `2026-11-26T18:00:00Z`."""
+
+Until = Timestamp
+"""End of a limit."""
 
 PlanName = Annotated[str, Field(max_length=16, pattern="^[0-9a-f]{16}$")]
 """Name of a plan: a hash of the planned fields."""

@@ -40,6 +40,8 @@ SCOPE_FITS = (
     "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse, filteredRows: Rewritten and after: Exit"
 )
 SCOPE_ENDS = "a job with a scope copies one version of the source, and applies no later changes"
+NO_SNAPSHOT = "no snapshot is read"
+COMPARES_NOT = "a receipt compares whole tables, and rows that never change are not copied"
 NO_LAG = "applies no changes while it copies, so a slower copy would only lengthen the lag"
 NO_BYTES = "is a limit of the bytes of files, and this source has its rows in none"
 
@@ -107,6 +109,59 @@ def check_scope(target: Target, after: str) -> None:
         raise refused(f"{member}.existingRows", SCOPE_REPLACES, hint="remove it", value=params.existing_rows)
     if after == "Follow":
         raise refused("after", SCOPE_ENDS, hint=f"set after: Exit, or remove {member}.scope", value=after)
+
+
+def check_changes_only(source: Source, target: Target, strategy: Strategy, verify: str, switch_when: str) -> None:
+    """Refuse what needs a snapshot in a job that reads none.
+
+    Raises:
+        PydanticCustomError: with the path of the field.
+    """
+    if not source.params.skips_snapshot:
+        return
+    field, member = f"source.{member_of(source.type)}.changesOnly", f"target.{member_of(target.type)}"
+    if not strategy.params.TAKES_CHANGES_ALONE:
+        hint = f"remove it, or use strategy.type: {' or '.join(_taking_changes_alone())}"
+        raise refused(field, f"strategy {strategy.type} needs the rows of a snapshot", hint=hint, value=True)
+    if verify != "None":
+        raise refused("verify", COMPARES_NOT, hint=f"set verify: None, or remove {field}", value=verify)
+    if switch_when != "Manual":
+        raise refused("switch.when", COMPARES_NOT, hint=f"remove it, or remove {field}", value=switch_when)
+    if target.params.publish != PUBLISHED_AT_ONCE or target.params.scope is not None:
+        given = "publish" if target.params.scope is None else "scope"
+        raise refused(
+            f"{member}.{given}", f"{NO_SNAPSHOT}, so no commit can show it", hint=f"remove it, or remove {field}"
+        )
+
+
+def _taking_changes_alone() -> list[str]:
+    return [
+        name for name, variant in Strategy.VARIANTS.items() if getattr(variant.params, "TAKES_CHANGES_ALONE", False)
+    ]
+
+
+def changes_only() -> str:
+    """Return the CEL expression that a job reads no snapshot."""
+    fields = [
+        f"self.source.{member_of(source.name)}"
+        for source in Source.VARIANTS.values()
+        if "changes_only" in source.params.model_fields
+    ]
+    return " || ".join(f"(has({field}) && has({field}.changesOnly) && {field}.changesOnly)" for field in fields)
+
+
+def _changes_only_rules() -> Iterator[tuple[str, str]]:
+    alone, skips = _taking_changes_alone(), changes_only()
+    yield f"!({skips}) || self.strategy.type in {alone}", f"changesOnly works with strategy {' or '.join(alone)}"
+    yield f"!({skips}) || self.verify == 'None'", f"verify: None is needed with changesOnly: {COMPARES_NOT}"
+    manual = "!has(self.switch) || !has(self.switch.when) || self.switch.when == 'Manual'"
+    yield f"!({skips}) || {manual}", f"switch.when: WhenVerified does not work with changesOnly: {COMPARES_NOT}"
+    for target in _targets():
+        plain = f"(!has({target}.publish) || {target}.publish == '{PUBLISHED_AT_ONCE}') && !has({target}.scope)"
+        yield (
+            f"!({skips}) || !has({target}) || ({plain})",
+            f"publish and scope do not work with changesOnly: {NO_SNAPSHOT}",
+        )
 
 
 def _check_publish(target: Target, strategy: Strategy) -> None:
@@ -212,6 +267,7 @@ def rules() -> Iterator[tuple[str, str]]:
         f"!({lag}) || self.strategy.type in {applying}",
         f"throttle.auto.lagSecondsMax works with strategy {' or '.join(applying)}",
     )
+    yield from _changes_only_rules()
     for target in _targets():
         yield from _of_a_target(target)
     following = [strategy.name for strategy in Strategy.VARIANTS.values() if ships(strategy)]

@@ -84,6 +84,9 @@ class StrategyParams(Params):
     COPIES_BEFORE_CHANGES: ClassVar[bool] = False
     """True if all rows of history are appended before the first change, so that they can become visible in one commit."""
 
+    TAKES_CHANGES_ALONE: ClassVar[bool] = False
+    """True if it can apply the changes after a version whose rows it did not copy."""
+
     vnodes: Vnodes = 256
     """Hash partitions of the key space; the unit of verification."""
 
@@ -175,6 +178,16 @@ class SourceParams(TableParams):
     def start_version(self) -> int | None:
         """Version from which the job starts; `None` for the newest."""
         return None
+
+    @property
+    def start_ms(self) -> int | None:
+        """Time in place of `start_version`, in milliseconds since 1970."""
+        return None
+
+    @property
+    def skips_snapshot(self) -> bool:
+        """True if no row of the first version is read, only the changes after it."""
+        return False
 
 
 BAD_RECORD_RULES = (

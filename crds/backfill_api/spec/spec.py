@@ -83,8 +83,8 @@ class BackfillSpec(Model):
             "an Upsert target needs the key of the source",
         ),
         (
-            f"!({_target_with('existingRows', 'Keep')}) || !({_upserts()})",
-            "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key",
+            f"!({_target_with('existingRows', 'Keep')}) || !({_upserts()}) || {combinations.changes_only()}",
+            "existingRows: Keep needs writeMode Append or Changelog, or changesOnly: an Upsert target holds one row a key",
         ),
         (
             f"self.verify == 'None' || !({_target_with('existingRows', 'Keep')})",
@@ -210,6 +210,7 @@ class BackfillSpec(Model):
     def _works_together(self) -> Self:
         combinations.check_combination(self.source, self.target, self.strategy, self.write_mode)
         combinations.check_scope(self.target, self.after)
+        combinations.check_changes_only(self.source, self.target, self.strategy, self.verify, self.switch.when)
         if self.throttle.bytes_per_second is not None:
             combinations.check_knows_bytes(self.source)
         if self.throttle.auto is not None:
@@ -239,10 +240,9 @@ class BackfillSpec(Model):
 
     @model_validator(mode="after")
     def _keeps_no_row_of_a_key(self) -> Self:
-        if self.write_mode == "Upsert" and self.target.params.existing_rows == "Keep":
-            message = (
-                "an Upsert target holds one row a key, and a row that is kept may share its key with one that comes"
-            )
+        kept = self.target.params.existing_rows == "Keep" and not self.source.params.skips_snapshot
+        if self.write_mode == "Upsert" and kept:
+            message = "an Upsert target holds one row a key, and a kept row may share its key with a new one"
             hint = "set writeMode: Append or Changelog, or use an empty target"
             raise refused(f"target.{self.target.member}.existingRows", message, hint=hint, value="Keep")
         return self

@@ -33,6 +33,11 @@ def check_repairable(spec: BackfillSpec, state: JobState) -> None:
     Raises:
         NotRepairableError: the message contains the field, its value and the remedy.
     """
+    if spec.source.params.skips_snapshot:
+        raise NotRepairableError(
+            f"spec.source.{spec.source.member}.changesOnly is set, so the target lacks the rows that never changed.",
+            hint="Fill a new target with another jobId, without changesOnly.",
+        )
     if state.receipt is None:
         raise NotRepairableError(
             f"the job has no receipt: spec.verify is {spec.verify}.",

@@ -55,6 +55,12 @@ def check_spec(spec: BackfillSpec) -> None:
             f"spec.after: a switch-over needs a job that follows its source, and it is {spec.after}.",
             hint="Set after: Follow and run the job again: it continues from the position that its target holds.",
         )
+    if spec.source.params.skips_snapshot:
+        raise InvalidSpecError(
+            f"spec.source.{spec.source.member}.changesOnly: a switch-over compares whole tables, and rows that never changed were "
+            "not copied by this job.",
+            hint="Fill a new target with another jobId, without changesOnly, and switch over to that.",
+        )
     if spec.target.params.existing_rows == "Keep":
         raise InvalidSpecError(
             f"spec.target.{spec.target.member}.existingRows: Keep: a switch-over compares whole tables, and kept rows are not in the "

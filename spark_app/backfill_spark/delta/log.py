@@ -149,6 +149,21 @@ def newest_version(spark: SparkSession, path: str) -> Head:
     return read_by_either(spark, path, by_kernel, SparkDeltaLog.head)
 
 
+def version_at_time(spark: SparkSession, path: str, wanted_ms: int) -> tuple[int, int]:
+    """Return the newest readable version that is not newer than a time, else the oldest readable one, with its commit time.
+
+    Raises:
+        LOG_ERRORS: any error of Kernel or the storage.
+    """
+    engine, table = _open(spark, path)
+    snapshot, jvm = table.getLatestSnapshot(engine), java(spark)
+    history: Any = jvm.io.delta.kernel.internal.DeltaHistoryManager
+    commit = history.getActiveCommitAtTimestamp(
+        engine, snapshot, snapshot.getLogPath(), wanted_ms, True, True, True, jvm.java.util.ArrayList()
+    )
+    return int(commit.getVersion()), int(commit.getTimestamp())
+
+
 @dataclass(frozen=True, slots=True)
 class HeadActions:
     """Newest version of a table with its `metaData` and `protocol` actions, as the log contains them."""

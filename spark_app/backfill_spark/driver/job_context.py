@@ -33,7 +33,7 @@ from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.failures import Side, explained
 from backfill_spark.opening.key_scan import key_line
 from backfill_spark.opening.shipping import adopt_layout
-from backfill_spark.opening.source import PinnedSource, in_order, open_source
+from backfill_spark.opening.source import PinnedSource, Start, in_order, open_source
 from backfill_spark.opening.tables import Tables
 from backfill_spark.opening.transform import transform_of
 from backfill_spark.ports.abilities import ability, check_promises, closing
@@ -173,7 +173,7 @@ class JobContext:
                 start_over = StartOver(drop_rows=True)
             if start_over is not None:
                 request = self.plugins.strategy.open_request(None)
-            opened = open_source(source, request, spec_version=spec.source.params.start_version)
+            opened = open_source(source, request, start=_start(self.spark, self.backfill, self.plugins))
             by_file, rows = isinstance(request, PinVersion), opened.rows
             warm_up(warm_ups(spec.transform.select or (), spec.transform.where, rows=rows, by_file=by_file))
             begins = self.state is None or start_over is not None
@@ -294,7 +294,7 @@ def _check_spec(spark: SparkSession, backfill: BackfillResource, plugins: Plugin
         # The changed spec may contain a mistake that could never run; that error is reported first.
         source, transform = _source(spark, backfill, plugins)
         with closing(source):
-            opened = open_source(source, plugins.strategy.open_request(None), spec_version=None)
+            opened = open_source(source, plugins.strategy.open_request(None), start=Start())
             transform.check(opened.nothing(), reserved=_mode(backfill).columns)
         raise
 
@@ -304,6 +304,15 @@ def _source(spark: SparkSession, backfill: BackfillResource, plugins: Plugins) -
     source = plugins.source.open(spark, spec.source)
     check_promises(source, spec.source.variant.abilities, field="spec.source.type")
     return source, Transform(tuple(spec.transform.select) or None, spec.transform.where)
+
+
+def _start(spark: SparkSession, backfill: BackfillResource, plugins: Plugins) -> Start:
+    """Return the start of a new job; its version is found out only if it is needed."""
+    spec, version_at = backfill.spec.source, plugins.source.version_at
+    params, ms = spec.params, spec.params.start_ms
+    if ms is None or version_at is None:
+        return Start(lambda: params.start_version, params.skips_snapshot)
+    return Start(lambda: version_at(spark, spec, ms), params.skips_snapshot)
 
 
 def _mode(backfill: BackfillResource) -> WriteMode:

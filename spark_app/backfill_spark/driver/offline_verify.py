@@ -15,6 +15,7 @@ from backfill_core.errors import BackfillError, NotFinishedError, StateMismatchE
 from backfill_core.job.after_end import Continue, Refuse, decide_after_end
 from backfill_core.job.publishing import hidden_parts
 from backfill_core.job.state import JobState
+from backfill_core.positions.start_time import check_comparable
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import PinVersion, ReadNewest, Subscribe
 from backfill_core.protocol.work import Position
@@ -49,8 +50,10 @@ def verify_offline(
 
     Raises:
         StateMismatchError: the target has no state of this job.
+        InvalidSpecError: the job copies no snapshot.
         BackfillError: a table cannot be opened.
     """
+    check_comparable(backfill.spec)
     stop = stop or StopSignal()
     with (
         JobContext.open(backfill, settings, command="verify", spark=spark, stop=stop, starting=starting) as context,

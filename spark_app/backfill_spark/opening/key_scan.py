@@ -23,13 +23,15 @@ def key_line(source: Source, spec: BackfillSpec, *, begins: bool) -> KeyScan:
     """
     params, key = spec.strategy.params, spec.source.params.key
     member, source_member = f"spec.strategy.{spec.strategy.member}", f"spec.source.{spec.source.member}"
-    if begins and spec.source.params.start_version is not None:
+    start = spec.source.params
+    if begins and (start.start_version, start.start_ms) != (None, None):
+        named = "a timestamp" if start.start_version is None else f"version {start.start_version}"
         raise InvalidSpecError(
-            f"{source_member} names version {spec.source.params.start_version}, and the strategy reads the newest one.",
-            hint="Leave the version out, or use another strategy.",
+            f"{source_member} names {named}, and the strategy reads the newest version.",
+            hint="Leave it out, or use another strategy.",
         )
-    named = {column for column, _ in params.read_order}
-    columns = (*params.read_order, *((column, False) for column in key if column not in named))
+    ordered = {column for column, _ in params.read_order}
+    columns = (*params.read_order, *((column, False) for column in key if column not in ordered))
     if not columns:
         raise InvalidSpecError(
             f"{member}.orderBy is empty, and the source has no key.", hint="Name the columns to order by."

@@ -10,7 +10,7 @@ Both kinds have the same methods for the driver. Code for one kind only (a runne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 SAMPLE_OFFSETS = 100
+NO_SNAPSHOT = "no snapshot"
+"""Fingerprint of a version of which no row is read."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start of a new job, as its spec has it."""
+
+    version: Callable[[], int | None] = lambda: None
+    """Returns the version; `None` for the newest. It is called once, for a job without a state."""
+
+    skips_snapshot: bool = False
+    """True if only the changes after the version are read."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,11 @@ class PinnedSource:
     table: PinnedTable
     order: FileOrder | None = None
     """Order in which the files are read; `None` for path order."""
+
+    @property
+    def reads_rows(self) -> bool:
+        """False if only the changes after the version are read."""
+        return self.table.fingerprint != NO_SNAPSHOT
 
     @property
     def answer(self) -> Pinned:
@@ -125,7 +143,8 @@ class PinnedSource:
 
     def check_no_null_key(self, where: str | None) -> None:
         """Reject null keys among the rows that pass a condition."""
-        self.source.check_no_null_key(where)
+        if self.reads_rows:
+            self.source.check_no_null_key(where)
 
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
         """Return the rows of a version, or only the covered ones: intervals of the row index, or rows up to positions of a key."""
@@ -241,13 +260,13 @@ class SubscribedSource:
 OpenSource = PinnedSource | SubscribedSource
 
 
-def open_source(source: Source, request: OpenRequest, *, spec_version: int | None) -> OpenSource:
+def open_source(source: Source, request: OpenRequest, *, start: Start) -> OpenSource:
     """Open a source at the version or offsets that a strategy requests.
 
     Args:
         source: The source, not pinned or subscribed yet.
         request: Request of the strategy.
-        spec_version: The version that the spec names, for a new job.
+        start: Start of a new job in its spec.
 
     Raises:
         InvalidSpecError: the source lacks the ability, or the strategy starts over endlessly.
@@ -257,7 +276,8 @@ def open_source(source: Source, request: OpenRequest, *, spec_version: int | Non
     """
     match request:
         case PinVersion():
-            return _pinned(source, ability(source, SupportsPin), request, spec_version)
+            opened = _pinned(source, ability(source, SupportsPin), request, start)
+            return replace(opened, table=without_rows(opened.table)) if start.skips_snapshot else opened
         case ReadNewest(table_id=pinned_id):
             newest = PinnedSource(pins := ability(source, SupportsPin), pins.pin(None))
             if pinned_id and newest.table.table_id != pinned_id:
@@ -271,6 +291,11 @@ def open_source(source: Source, request: OpenRequest, *, spec_version: int | Non
             )
 
 
+def without_rows(table: PinnedTable) -> PinnedTable:
+    """Return a version as one without files, so that a job reads only the changes after it."""
+    return replace(table, rows=(), deleted=(), bytes=(), partition_of=(), fingerprint=NO_SNAPSHOT)
+
+
 def in_order(opened: OpenSource, strategy: Strategy) -> OpenSource:
     """Return a source with the order in which the spec's strategy reads the files of the pinned version.
 
@@ -278,7 +303,7 @@ def in_order(opened: OpenSource, strategy: Strategy) -> OpenSource:
         InvalidSpecError: the source has no files, or the column has no order; names the field.
     """
     order = strategy.params.history_order
-    if order is None:
+    if order is None or (isinstance(opened, PinnedSource) and not opened.reads_rows):
         return opened
     field = f"spec.strategy.{strategy.member}.order.column"
     if not isinstance(opened, PinnedSource):
@@ -299,10 +324,10 @@ def _subscribed(source: Source, has: SupportsOffsets, request: Subscribe) -> Sub
     )
 
 
-def _pinned(source: Source, pins: SupportsPin, request: PinVersion, spec_version: int | None) -> PinnedSource:
-    """Pin the version that the strategy requests; if it requests none, the spec's version or the newest one."""
+def _pinned(source: Source, pins: SupportsPin, request: PinVersion, start: Start) -> PinnedSource:
+    """Pin the version that the strategy requests; if it requests none, that of the start."""
     if request.version is None:
-        return PinnedSource(pins, pins.pin(spec_version))
+        return PinnedSource(pins, pins.pin(start.version()))
     try:
         pinned = _requested(pins, request.version, request.or_else)
     except SnapshotExpiredError as expired:

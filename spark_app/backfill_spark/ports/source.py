@@ -317,3 +317,9 @@ class SourcePlugin:
 
     fenced_log: Callable[[SparkSession, sources.Source], FencedLog] | None = None
     """Open the log of a source for a fence; `None` if the source has no log of its own."""
+
+    version_at: Callable[[SparkSession, sources.Source, int], int] | None = None
+    """Return the version of a source as of a time, in milliseconds since 1970; `None` if its versions have no times.
+
+    Raises an `InvalidSpecError` for a time in the future or before the first version, and `SnapshotExpiredError` if the version is gone.
+    """

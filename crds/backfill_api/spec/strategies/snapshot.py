@@ -20,6 +20,7 @@ class SnapshotParams(SplitParams):
 
     ENDS_FOR_GOOD: ClassVar[str] = ""
     COPIES_BEFORE_CHANGES: ClassVar[bool] = True
+    TAKES_CHANGES_ALONE: ClassVar[bool] = True
     MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"catch_up", "order"}
 
     catch_up: CatchUp = CatchUp()

@@ -39,10 +39,19 @@ def _fenced_log(spark: SparkSession, spec: Source) -> DeltaFencedLog:
     return DeltaFencedLog(spark, location(spark, params.path, params.table))
 
 
+def _version_at(spark: SparkSession, spec: Source, wanted_ms: int) -> int:
+    from backfill_spark.delta.location import location
+    from backfill_spark.sources.delta.version_times import version_at
+
+    params = spec.params
+    assert isinstance(params, delta.DeltaSource)
+    return version_at(spark, location(spark, params.path, params.table), wanted_ms)
+
+
 def _code() -> type[DeltaTableSource]:
     from backfill_spark.sources.delta.source import DeltaTableSource
 
     return DeltaTableSource
 
 
-SOURCE = SourcePlugin(name="Delta", open=_open, code=_code, fenced_log=_fenced_log)
+SOURCE = SourcePlugin(name="Delta", open=_open, code=_code, fenced_log=_fenced_log, version_at=_version_at)
