@@ -185,6 +185,11 @@ class SourceParams(TableParams):
         return None
 
     @property
+    def extends_retention(self) -> bool:
+        """True if the source keeps its old versions for longer while the job runs."""
+        return False
+
+    @property
     def skips_snapshot(self) -> bool:
         """True if no row of the first version is read, only the changes after it."""
         return False

@@ -20,8 +20,11 @@ SWITCHED_FROM: Final = "backfill.switchedFrom"
 FENCED: Final = "backfill.fenced"
 """Writer feature that no writer supports, and the table property that names the job."""
 
-PROPERTIES: Final = (FENCED, SWITCH, SWITCHED_FROM)
-"""Table properties of fences and switch-overs; no other table may copy them."""
+HOLD: Final = "backfill.hold"
+"""Table property of a source whose retention is longer while jobs run."""
+
+PROPERTIES: Final = (FENCED, SWITCH, SWITCHED_FROM, HOLD)
+"""Table properties of fences, switch-overs and holds; no other table may copy them."""
 
 LISTS_READER_FEATURES: Final = 3
 LISTS_WRITER_FEATURES: Final = 7

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -190,3 +191,13 @@ def _held(path: Path) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+def announced(registry: LocalRegistry, starting: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that reports a step of the start to other processes, then to the caller."""
+
+    def announce(step: str) -> None:
+        registry.announce(step)
+        starting(step)
+
+    return announce

@@ -73,6 +73,11 @@ INTERVAL_CHARACTERS_MAX = 1000
 """Longer intervals are cut: a table property may have megabytes."""
 
 
+def retention_seconds(name: str, text: str | None) -> int:
+    """Return the seconds of a retention by the name of its property and its value; `None` stands for Delta's default."""
+    return _seconds(text, DEFAULT_LOG_SECONDS if name == "delta.logRetentionDuration" else DEFAULT_FILE_SECONDS)
+
+
 def kept_seconds(read: Callable[[str], str | None]) -> int:
     """Return the retention of removed files or of the log in seconds, the shorter one; `read` returns a table property."""
     log = _seconds(read("delta.logRetentionDuration"), DEFAULT_LOG_SECONDS)

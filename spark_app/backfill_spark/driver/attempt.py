@@ -28,7 +28,6 @@ from backfill_core.errors import (
     StateMovedError,
 )
 from backfill_core.job.after_end import describe_early_stop
-from backfill_core.job.commit import describe_suspects
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.publishing import first_publication
@@ -41,16 +40,18 @@ from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.publication import Publish
 from backfill_core.protocol.receipt import TableReceipt
+from backfill_core.source_fence.hold import is_last
 from backfill_spark import crash_points as crash
 from backfill_spark.control.history import RecordedRun, RunRecord, verdict_of
 from backfill_spark.control.lineage import LineageReport
-from backfill_spark.control.local_registry import OPENING, LocalRegistry
+from backfill_spark.control.local_registry import OPENING, LocalRegistry, announced
 from backfill_spark.control.metrics import LoopMeter, progress_registry
 from backfill_spark.control.operator_binding import OperatorBinding
 from backfill_spark.control.wire import format_timestamp
 from backfill_spark.driver.action_executor import SparkActionExecutor
 from backfill_spark.driver.ended_job import open_ended, stay_ended
 from backfill_spark.driver.event_loop import Loop, now
+from backfill_spark.driver.fence import describe_hold_left, hold_source
 from backfill_spark.driver.gauges import Gauge, auto_settings, gauges, measuring
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import newest_of_open_source, newest_of_source
@@ -59,8 +60,6 @@ from backfill_spark.driver.progress import progress_of, while_silent
 from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.session import executors_removed, executors_there
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
-from backfill_spark.opening.source import PinnedSource
-from backfill_spark.opening.tables import Tables
 from backfill_spark.opening.warm_up import start_warm_ups
 from backfill_spark.settings import DriverSettings, lineage_settings
 
@@ -137,14 +136,14 @@ def run_driver(
     try:
         with LocalRegistry(settings.state_dir, backfill.job_id) as registry:
             seen = lineage.observing(observe)
-            caller = _Caller(settings, registry, stop, seen, _announced(registry, starting), spark is None)
+            caller = _Caller(settings, registry, stop, seen, announced(registry, starting), spark is None)
             record.begin(format_timestamp(now().wall_ms))
             caller.starting(OPENING)
             with JobContext.open(
                 backfill, settings, command="run", spark=spark, stop=stop, starting=caller.starting
             ) as context:
                 opened.append(context)
-                outcome = _run_until_fenced(context, caller, began_s)
+                outcome = _run_with_hold(context, caller, began_s)
     except StoppedEarly:
         message = describe_early_stop(opened[0].state if opened else None)
         outcome = RunOutcome("Stopped", EXIT_STOPPED, "Stopped", message, "", None, None)
@@ -164,14 +163,14 @@ def _recorded(job_id: str, outcome: RunOutcome) -> RecordedRun:
     )  # fmt: skip
 
 
-def _announced(registry: LocalRegistry, starting: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function that reports a step of the start to other processes, then to the caller."""
-
-    def announce(step: str) -> None:
-        registry.announce(step)
-        starting(step)
-
-    return announce
+def _run_with_hold(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:
+    """Run an attempt; the last one of a job restores the retention of the source."""
+    try:
+        outcome = _run_until_fenced(context, caller, began_s)
+    except BackfillError as error:
+        outcome = _failed(error, None, None)
+    left = describe_hold_left(context.spark, context.backfill) if is_last(outcome.outcome, outcome.error) else ""
+    return replace(outcome, message="; ".join(filter(None, (outcome.message, left))))
 
 
 def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:
@@ -217,6 +216,7 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
             with job.tables.jobs_explained():
                 key_proven = _check_keys(job, caller.settings)
             proof_s = now().mono_s - checked_s if key_proven else 0.0
+        hold_source(context.spark, context.backfill)
         caller.starting("preparing the target")
         job.tables.make_target()
         job = job.emptied()
@@ -246,13 +246,6 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
     return unique
 
 
-def _suspects(tables: Tables) -> tuple[str, ...]:
-    """Describe the parts of a job that decide which rows the target gets: the filter, partition columns and the pinned version."""
-    table = tables.opened.table if isinstance(tables.opened, PinnedSource) else None
-    partitions, version = ((), None) if table is None else (table.partitions, table.version)
-    return describe_suspects(tables.spec.transform.where, partitions, version)
-
-
 class _Attempt:
     """Connects the parts of one running attempt."""
 
@@ -271,7 +264,7 @@ class _Attempt:
             follows=spec.after == "Follow",
             knows_bytes=knows_bytes(spec.source),
             auto=auto_settings(spec.throttle.auto),
-            suspects=_suspects(opened.tables),
+            suspects=opened.tables.suspects,
             publish=Publish(spec.target.params.publish),
         )
         self._executor = SparkActionExecutor(opened, attempt=state.attempt)

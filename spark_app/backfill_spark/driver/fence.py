@@ -1,4 +1,4 @@
-"""Fences the source of a job, and lifts the fence: reads the log, writes the entry that the core decides on, and reads again."""
+"""Fences the source of a job, or holds its old versions, and ends both: reads the log, writes the entry that the core decides on, and reads again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
-from backfill_core.errors import InvalidSpecError, TransientError
+from backfill_core.errors import (
+    BackfillError,
+    InvalidSpecError,
+    PermissionDeniedError,
+    SourceNotFoundError,
+    TransientError,
+)
 from backfill_core.plugins import choose
 from backfill_core.source_fence.fence import (
     LogEntry,
@@ -23,6 +29,7 @@ from backfill_core.source_fence.fence import (
     fence_step,
     unfence_step,
 )
+from backfill_core.source_fence.hold import WARN_HINT, Held, end_hold_step, hold_step, short_retentions
 from backfill_spark import sources
 from backfill_spark.control.wire import format_timestamp
 from backfill_spark.crash_points import arm, crash_point
@@ -171,6 +178,73 @@ def settled(
         entries += 1
         head = log.head()
     return answer, head, entries
+
+
+def hold_log(log: FencedLog, backfill: BackfillResource) -> Held:
+    """Extend the retention of a job's source, unless the job did so already or it is long enough.
+
+    Raises:
+        SourceFencedError: another job fences the source.
+        UnsupportedSourceFeatureError: no entry can be added to its log; names the reason.
+        PermissionDeniedError: this user may not write to it.
+        BackfillError: the log cannot be read or written.
+    """
+    step = partial(hold_step, request=request_of(backfill, ""), retention=log.retention_s)
+    try:
+        return settled(log, step, log.head(), TIMEOUT_S)[0]
+    except PermissionDeniedError as denied:
+        hint = f"{denied.hint} Or {WARN_HINT[:1].lower()}{WARN_HINT[1:]}".strip()
+        raise PermissionDeniedError(
+            f"spec.source.{backfill.spec.source.member}.hold is Extend, and {denied.message}", hint=hint
+        ) from denied
+
+
+def hold_source(spark: SparkSession, backfill: BackfillResource) -> None:
+    """Extend the retention of a source if its spec asks for that; see `hold_log`."""
+    if backfill.spec.source.params.extends_retention and (log := _log_of(spark, backfill)) is not None:
+        hold_log(log, backfill)
+
+
+def planned_hold(spark: SparkSession, backfill: BackfillResource) -> tuple[str, ...]:
+    """Return the retentions of the source that a run would extend; raises the errors of `hold_log`, except for denied writes."""
+    log = _log_of(spark, backfill) if backfill.spec.source.params.extends_retention else None
+    if log is None:
+        return ()
+    head = log.head()
+    entry = isinstance(hold_step(head, request_of(backfill, ""), log.retention_s), LogEntry)
+    return short_retentions(head.properties, log.retention_s) if entry else ()
+
+
+def end_hold(spark: SparkSession, backfill: BackfillResource) -> bool:
+    """Restore the retention of a source if the job extended it; return whether it did. Raises the errors of `hold_log`."""
+    log = _log_of(spark, backfill)
+    if log is None:
+        return False
+    try:
+        head = log.head()
+    except SourceNotFoundError:
+        return False
+    return settled(log, partial(end_hold_step, request=request_of(backfill, "")), head, TIMEOUT_S)[2] > 0
+
+
+def describe_hold_left(spark: SparkSession, backfill: BackfillResource) -> str:
+    """Restore the retention at the end of a job whose spec has it extended; return a message for users if that fails."""
+    try:
+        if backfill.spec.source.params.extends_retention:
+            end_hold(spark, backfill)
+    except BackfillError as failed:
+        return f"the retention of the source is still extended: {failed.message} `backfill release` restores it."
+    return ""
+
+
+def _log_of(spark: SparkSession, backfill: BackfillResource) -> FencedLog | None:
+    """Return the log of a job's source; `None` if it has none to which entries can be added."""
+    source = backfill.spec.source
+    plugin = choose(sources.discover(), source.type, "spec.source.type")
+    if plugin.fenced_log is None:
+        return None
+    with explained(spark, "the log of the source"):
+        return plugin.fenced_log(spark, source)
 
 
 @contextmanager

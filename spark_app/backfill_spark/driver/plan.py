@@ -48,6 +48,8 @@ from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.offsets import Largest
 from backfill_core.protocol.events import LimitSet
 from backfill_core.protocol.publication import Publish
+from backfill_core.source_fence.hold import HELD_S
+from backfill_spark.driver.fence import planned_hold
 from backfill_spark.driver.gauges import gauges
 from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, JobContext, OpenedJob
 from backfill_spark.driver.offline_verify import plan_after_end
@@ -60,6 +62,7 @@ from backfill_spark.opening.plan_warnings import (
     doubts,
     emptied,
     executors_idle,
+    hold_warnings,
     key_unproven,
     limit_warnings,
     merged_in_order,
@@ -144,8 +147,7 @@ def _plan(
     seconds = sum(step.seconds for step in steps)
     source.check_no_null_key(spec.transform.where)
     unique = _is_unique(tables) if check_unique and spec.source.params.key and table is not None else None
-    # A job that reads by key always reads the newest version, so the source need not keep older versions.
-    retention = None if by_key else tables.source.kept_seconds()
+    retention = _retention(tables, by_key=by_key)
     reads_feed = SourceAbility.CHANGES in spec.strategy.variant.needs
     change_feed = table.change_feed if table is not None and reads_feed else None
     exists, schema = tables.sink.exists(), tables.transform.output_schema(tables.spark, source.schema)
@@ -179,6 +181,7 @@ def _plan(
             *limit_warnings(spec.throttle, unique=unique, now_ms=round(time.time() * 1000)),
             *store_warnings(tables),
             *source_warnings(tables, seconds, rate, retention, began_s),
+            *hold_warnings(planned_hold(opened.spark, backfill)),
             *([] if table is None else table_warnings(table, change_feed)),
             *_file_warnings(tables, settings, modes, counted, filled),
             *key_unproven(tables, settings, unique=unique, by_range=by_key, rows_max=CHECK_UNIQUE_ROWS_MAX),
@@ -188,6 +191,13 @@ def _plan(
             *merged_in_order(tables),
         ),
     )
+
+
+def _retention(tables: Tables, *, by_key: bool) -> int | None:
+    """Return the seconds for which a run can read the versions that it needs; `None` if it needs only the newest one."""
+    # A job that reads by key always reads the newest version, so the source need not keep older versions.
+    kept_s = None if by_key else tables.source.kept_seconds()
+    return kept_s if kept_s is None or not tables.spec.source.params.extends_retention else max(kept_s, HELD_S)
 
 
 def _planned_target(tables: Tables, schema: StructType) -> PlannedTarget | None:

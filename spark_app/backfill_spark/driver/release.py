@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
 from backfill_core.errors import NotFinishedError, StateMismatchError
+from backfill_core.job.state import JobState
 from backfill_core.protocol.epochs import txn_version
 from backfill_spark.control.local_registry import LocalRegistry
+from backfill_spark.driver.fence import end_hold
 from backfill_spark.driver.job_context import JobContext
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.ports.sink import KeepsFeatures
@@ -43,6 +45,8 @@ def release(
 ) -> Released:
     """Remove the job's state and its claim from the target, and the table feature that only they needed (R-PROG-5).
 
+    Before that, the retention of the source is restored if the job extended it.
+
     Args:
         backfill: The job.
         settings: Settings of this process.
@@ -54,13 +58,19 @@ def release(
     Raises:
         AlreadyRunningError: a driver of the job runs on this machine.
         NotFinishedError: the job is not finished.
-        StateMismatchError: the target holds no state of this job.
+        StateMismatchError: the target holds no state of this job, and the job does not hold its source.
+        BackfillError: the retention of the source cannot be restored; the state stays.
     """
     with (
         LocalRegistry(settings.state_dir, backfill.job_id),
         JobContext.open(backfill, settings, command="release", spark=spark, stop=stop, starting=starting) as target,
     ):
-        attempt = _attempt_after(target, force=force)
+        if target.state is not None:
+            _check_finished(target.state, force=force)
+        held = end_hold(target.spark, backfill)
+        if target.state is None and held:
+            return Released(target.sink.path, target.stored.table_version, ())
+        attempt = _attempt_after(target)
         starting("removing the state of the job")
         version = target.committer.release(txn_version(attempt, 0), target.stored).version
         table = target.sink
@@ -72,16 +82,19 @@ def release(
         return Released(table.path, version, table.features())
 
 
-def _attempt_after(target: JobContext, *, force: bool) -> int:
+def _check_finished(state: JobState, *, force: bool) -> None:
+    if not state.finished and not force:
+        raise NotFinishedError(
+            f"the job is not finished: the target holds {counted(state.rows_done, 'row')}, attempt {state.attempt}.",
+            hint="Let it finish with `backfill run`, or abandon it with --force: it can then never resume, "
+            "and its rows stay in the target.",
+        )
+
+
+def _attempt_after(target: JobContext) -> int:
     """Return a number greater than that of every attempt; it fences a driver on another machine."""
     if target.state is None:
         raise StateMismatchError(
             "the target has no state of this job.", hint="Nothing to do: the job was released, or it never started."
-        )
-    if not target.state.finished and not force:
-        raise NotFinishedError(
-            f"the job is not finished: the target holds {counted(target.state.rows_done, 'row')}, attempt {target.state.attempt}.",
-            hint="Let it finish with `backfill run`, or abandon it with --force: it can then never resume, "
-            "and its rows stay in the target.",
         )
     return target.state.attempt + 1

@@ -17,6 +17,7 @@ from backfill_core.pacing.open_transactions import warn_of_open
 from backfill_core.pacing.retention import OF_A_TABLE, SHORT
 from backfill_core.positions.file_order import FileOrder
 from backfill_core.protocol.strategy import StartOver
+from backfill_core.source_fence.hold import HELD_DAYS
 from backfill_spark.opening.retention_forecast import outlook
 from backfill_spark.opening.source import PinnedSource, SubscribedSource
 from backfill_spark.opening.tables import Tables
@@ -186,6 +187,18 @@ def source_warnings(
     kept, needed = show_seconds(retention), show_seconds(round(seconds))
     message = f"the source keeps the versions that the job needs for {kept}, and the job may take {needed}."
     return (PlanWarning(reason="RetentionShort", message=message, hint=f"Raise {OF_A_TABLE}."),)
+
+
+def hold_warnings(extended: Sequence[str]) -> tuple[PlanWarning, ...]:
+    """State that a run changes properties of the source, which are named, until the job's end."""
+    if not extended:
+        return ()
+    names = " and ".join(extended)
+    message = (
+        f"the run sets {names} of the source to {HELD_DAYS} days, and restores the earlier value at the end of the job."
+    )
+    hint = "It needs write access to the source's log. hold: Warn changes nothing there."
+    return (PlanWarning(reason="RetentionExtended", message=message, hint=hint),)
 
 
 def limit_warnings(limit: ThrottleSpec, *, unique: bool | None, now_ms: int) -> list[PlanWarning]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, InvalidSpecError
+from backfill_core.job.commit import describe_suspects
 from backfill_spark.opening.failures import Side, explain, explained
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
 from backfill_spark.ports.committer import Committer
@@ -89,6 +90,13 @@ class Tables:
     def proves_key(self) -> bool:
         """True if duplicate keys in the source would violate the target's key. Records cannot: the last record of a key wins."""
         return self.mode.merges and isinstance(self.opened, PinnedSource)
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """Parts of the job that decide which rows the target gets: the filter, partition columns and the pinned version."""
+        table = self.opened.table if isinstance(self.opened, PinnedSource) else None
+        partitions, version = ((), None) if table is None else (table.partitions, table.version)
+        return describe_suspects(self.spec.transform.where, partitions, version)
 
     def make_target(self) -> None:
         """Create the target if it is missing."""

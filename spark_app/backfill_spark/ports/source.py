@@ -288,6 +288,9 @@ class FencedLog(Protocol):
     def time_of(self, version: int) -> int | None:
         """Return the time of a commit, in milliseconds; `None` if it is not in the log, or has no time."""
 
+    def retention_s(self, name: str, value: str | None) -> int:
+        """Return the seconds of a retention by the name of its property and its value; `None` stands for the default."""
+
     def at(self, path: str) -> FencedLog:
         """Return the log of another table of the same kind."""
 

@@ -53,6 +53,10 @@ class MemoryLog:
         """Return the newest version."""
         return self.heads[-1]
 
+    def retention_s(self, name, value):
+        """Return the days of a retention in seconds; without a value, as Delta does."""
+        return int(value.split()[1]) * (3600 if "hour" in value else 86_400) if value else 7 * 86_400
+
     def put(self, entry):
         """Add an entry unless its version exists."""
         if self.before_put:

@@ -31,7 +31,7 @@ class DeltaSource(SourceParams, LocatedTable):
 
     model_config = cel(*PLACE_RULES, FOLDER_RULE, START_RULE)
     # SchemaChanged asks for another policy, and a file outside of the table for another folder.
-    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"schema_change", "allow_files_outside"})
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"schema_change", "allow_files_outside", "hold"})
 
     version: Version | None = None
     """Version that the snapshot is read from; default: the newest when the job first starts."""
@@ -42,6 +42,10 @@ class DeltaSource(SourceParams, LocatedTable):
     changes_only: StrictBool = False
     """Read no snapshot: the target gets only the changes after the version of `version` or `timestamp`, else after the newest one.
     Works with strategy Snapshot, and with an Upsert target that already has the rows (`existingRows: Keep`)."""
+
+    hold: Literal["Warn", "Extend"] = "Warn"
+    """`Extend`: keep removed files and the log of the source for 90 days while the job runs, and restore its own retention at the end.
+    Needs the right to write to the source's log. `Warn`: only warn before a version expires. A change counts from the next attempt."""
 
     schema_change: Literal["Fail", "Ignore", "Follow"] = "Fail"
     """Handling of column changes while the job runs. `Ignore` omits added columns; any other change ends the job. `Follow`, with
@@ -60,6 +64,11 @@ class DeltaSource(SourceParams, LocatedTable):
     def start_ms(self) -> int | None:
         """The time, where it is given."""
         return ms_of(self.timestamp)
+
+    @property
+    def extends_retention(self) -> bool:
+        """See `hold`."""
+        return self.hold == "Extend"
 
     @property
     def skips_snapshot(self) -> bool:

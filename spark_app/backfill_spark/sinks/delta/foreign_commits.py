@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import ForeignCommit, TargetChangedError
 from backfill_core.source_fence import fence as source_fence
+from backfill_core.source_fence import hold
 from backfill_core.switch_over import mark
 from backfill_spark.delta.log import action_of, commit_files, commit_text, lines_of
 from backfill_spark.delta.properties import CHANGE_FEED, is_on
@@ -17,7 +18,7 @@ from backfill_spark.sinks.delta.failures import explain_target
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OF_A_SWITCH_OVER = (*source_fence.OPERATIONS, mark.OPERATION)
+OF_A_SWITCH_OVER = (*source_fence.OPERATIONS, mark.OPERATION, *hold.OPERATIONS)
 """Operations of this project that write metadata with the same columns and the same change feed."""
 
 PROPERTIES_ONLY = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "DROP FEATURE")

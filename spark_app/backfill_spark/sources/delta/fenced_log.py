@@ -18,6 +18,7 @@ from backfill_core.errors import (
 from backfill_core.source_fence.fence import LogEntry, TableHead
 from backfill_core.source_fence.table_protocol import TableProtocol
 from backfill_spark.delta.log import LOG_ERRORS, action_of, commit_text, head_actions, lines_of
+from backfill_spark.delta.properties import retention_seconds
 from backfill_spark.delta.spark_internals import put_commit
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import Trouble, describe_error, trouble_of
@@ -66,6 +67,10 @@ class DeltaFencedLog:
                 if (time_ms := info.get("inCommitTimestamp", info.get("timestamp"))) is not None:
                     return int(time_ms)
         return None
+
+    def retention_s(self, name: str, value: str | None) -> int:
+        """See `ports.source.FencedLog`."""
+        return retention_seconds(name, value)
 
     def at(self, path: str) -> DeltaFencedLog:
         """See `ports.source.FencedLog`."""
