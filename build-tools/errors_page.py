@@ -101,6 +101,7 @@ HINTS = {
     "TargetTaken": "Give each job a separate target, or wait until the other job is finished. `Append` and `Changelog` jobs may share a target if each sets `spec.target.delta.existingRows: Keep`.",
     "TargetChanged": "Stop other writers of the target until the job is finished, then run it again: it takes a new receipt.",
     "NotRepairable": "Follow the hint of the message ([repair](repair.md)). Nothing was changed.",
+    "NotDroppable": "Follow the hint of the message ([drop a job](how-do-i.md#drop-a-job)). Nothing was removed.",
     "SourceFenced": "Wait until the job that the message names lifts its fence, or lift it with `backfill unfence --force` ([fence](fence.md)). Nothing was changed.",
     "SwitchBlocked": "Remove each obstacle that the message names, then run the command again; `backfill switch --dry-run` lists them all ([moving a table](switch.md)).",
     "FlipFailed": "Repair the name or the command in `spec.switch.flip`, then run `backfill switch` again: it continues, or undo it with `--undo`.",

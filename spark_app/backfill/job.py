@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from backfill import display, status
 from backfill.control import ACK_WAIT_S, Commands
+from backfill.end_of_life import EndOfLife
 from backfill.fences import Fences
 from backfill.repairs import Repairs
 from backfill.run import Driver, Outcome, Run, on_own_thread
@@ -31,8 +32,6 @@ from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from backfill_spark.driver.release import Released
 
 T = TypeVar("T")
 
@@ -62,7 +61,7 @@ class Comparison:
     """The newest position of the source; `None` if a running driver took the receipt."""
 
 
-class Backfill(Commands, Fences, Repairs, Switching):
+class Backfill(Commands, EndOfLife, Fences, Repairs, Switching):
     """One job: a target that is filled from a source.
 
     Every method that needs Spark takes the caller's session, which stays unchanged. Without one it opens an embedded
@@ -322,27 +321,6 @@ class Backfill(Commands, Fences, Repairs, Switching):
         except NotRunningError:
             pass  # it may also have ended between two questions
         return self._with(spark, partial(status.of_target, self._backfill, self._settings, starting=on_step))
-
-    def release(
-        self, spark: SparkSession | None = None, *, force: bool = False, on_step: OnStep = _unheard
-    ) -> Released:
-        """Remove the state of a finished job from its target, so that any writer may use the table.
-
-        Args:
-            spark: The caller's session; `None` for an embedded one.
-            force: Also of a job that is not finished; it can never resume.
-            on_step: Called before each step.
-
-        Raises:
-            AlreadyRunningError: a driver of the job runs on this machine.
-            NotFinishedError: the job is not finished.
-            StateMismatchError: the target holds no state of this job.
-        """
-        from backfill_spark.driver.release import release
-
-        return self._with(
-            spark, partial(release, self._backfill, settings=self._settings, force=force, starting=on_step)
-        )
 
     # ------------------------------------------------------------------ how a run begins
     def shown_by(

@@ -14,7 +14,7 @@ from backfill_cli.commands.fence import fence, unfence
 from backfill_cli.commands.history import history
 from backfill_cli.commands.look import jobs, plan, status, validate
 from backfill_cli.commands.options import ASCII, FILE, CommandGroup, in_folder_of, leave, parsed, read, spark_settings
-from backfill_cli.commands.release import release
+from backfill_cli.commands.release import drop, release
 from backfill_cli.commands.repair import repair
 from backfill_cli.commands.switch import switch
 from backfill_cli.commands.ui import ui
@@ -101,7 +101,7 @@ def demo(folder: Path | None, rows: int, strategy: str) -> None:
 
 
 LOOK, CONTROL = (init, validate, plan, status, jobs, history, ui), (pause, resume, throttle, verify, stop)
-for command in (*LOOK, *CONTROL, fence, unfence, switch, repair, release, schema, completion):
+for command in (*LOOK, *CONTROL, fence, unfence, switch, repair, release, drop, schema, completion):
     cli.add_command(command)
 for name, command in (("", cli), *cli.commands.items()):
     command.epilog = epilog_of(name)

@@ -32,6 +32,7 @@ EXAMPLES: Final = {
     "unfence": ("backfill unfence -f orders.yaml", "backfill unfence -f orders.yaml --force"),
     "repair": ("backfill repair -f orders.yaml --dry-run", "backfill repair -f orders.yaml -o json"),
     "switch": ("backfill switch -f orders.yaml --dry-run", "backfill switch -f orders.yaml --max-lag 10s --timeout 2m"),
+    "drop": ("backfill drop -f orders.yaml", "backfill drop -f orders.yaml --yes"),
     "release": ("backfill release -f orders.yaml", "backfill release -f orders.yaml -o json"),
     "schema": ("backfill schema > backfill.schema.json", "backfill schema | python -m json.tool"),
     "completion": (

@@ -75,6 +75,9 @@ class JobState:
     publication: Publication | None = None
     """Staged files that become visible together; `None` if each commit makes its files visible."""
 
+    created_target: bool = False
+    """True if the target did not exist before the job; false in states of earlier releases."""
+
     def encode(self) -> str:
         """Return the JSON string.
 
@@ -103,6 +106,7 @@ class JobState:
             **({"quarantine": self.quarantine.encode()} if self.quarantine.rows else {}),
             **({} if self.refresh is None else {"refresh": self.refresh.encode()}),
             **({} if self.publication is None else {"publication": self.publication.encode()}),
+            **({"createdTarget": True} if self.created_target else {}),
         }
         text = json.dumps(document, separators=(",", ":"))
         if len(text.encode()) > SIZE_MAX_BYTES:
@@ -183,6 +187,7 @@ class JobState:
             quarantine=Quarantine.decode(document.get("quarantine")),
             refresh=stored.parsed("refresh", Refresh.decode) if "refresh" in document else None,
             publication=stored.parsed("publication", Publication.decode) if "publication" in document else None,
+            created_target=document.get("createdTarget") is True,
         )
 
 

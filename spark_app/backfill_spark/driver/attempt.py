@@ -370,7 +370,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     backfill, spec = opened.backfill, opened.backfill.spec
     state = opened.state or JobState(
         job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=0, epoch=0, strategy=spec.strategy.type,
-        publication=first_publication(spec, opened.stored.table_version),
+        publication=first_publication(spec, opened.stored.table_version), created_target=opened.stored.table_version < 0,
     )  # fmt: skip
     paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
     # A receipt that reports a difference is taken again, not reused.

@@ -20,6 +20,7 @@ from backfill_core.errors import (
     TransientError,
 )
 from backfill_core.plugins import choose
+from backfill_core.protocol.removal import SourceState
 from backfill_core.source_fence.fence import (
     LogEntry,
     Purpose,
@@ -225,6 +226,20 @@ def end_hold(spark: SparkSession, backfill: BackfillResource) -> bool:
     except SourceNotFoundError:
         return False
     return settled(log, partial(end_hold_step, request=request_of(backfill, "")), head, TIMEOUT_S)[2] > 0
+
+
+def source_state(spark: SparkSession, backfill: BackfillResource) -> SourceState:
+    """Return whether the source of a job exists, and whether this job fences it or switched it over."""
+    log = _log_of(spark, backfill)
+    if log is None:
+        return "Unknown"
+    try:
+        head = log.head()
+    except SourceNotFoundError:
+        return "Missing"
+    fence = head.fence
+    ours = head.protocol.is_fenced and (fence is None or fence.job == backfill.job_id)
+    return "Fenced" if ours else "Open"
 
 
 def describe_hold_left(spark: SparkSession, backfill: BackfillResource) -> str:

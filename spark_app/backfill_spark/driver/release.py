@@ -1,4 +1,4 @@
-"""Removes a job's state and claim from its target, so that any writer may use the table."""
+"""Removes a job's state and claim from its target, so that any writer may use the table; or the whole target."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING
 
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
-from backfill_core.errors import NotFinishedError, StateMismatchError
+from backfill_core.errors import NotDroppableError, NotFinishedError, StateMismatchError
+from backfill_core.job.owner import OWNER_DOMAIN, PREFIX
 from backfill_core.job.state import JobState
 from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.removal import check_droppable
 from backfill_spark.control.local_registry import LocalRegistry
-from backfill_spark.driver.fence import end_hold
+from backfill_spark.driver.fence import end_hold, source_state
 from backfill_spark.driver.job_context import JobContext
 from backfill_spark.jvm.stop_signal import StopSignal
-from backfill_spark.ports.sink import KeepsFeatures
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.sink import KeepsFeatures, SupportsStartOver, TargetRemoval
 from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
@@ -82,6 +85,111 @@ def release(
         return Released(table.path, version, table.features())
 
 
+@dataclass(frozen=True)
+class Dropped:
+    """A target that is removed, or would be."""
+
+    path: str
+    files: int
+    bytes: int
+
+
+def plan_drop(
+    backfill: BackfillResource,
+    *,
+    settings: DriverSettings,
+    force: bool = False,
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
+) -> Dropped:
+    """Return what `drop` would remove; changes nothing, and raises the same errors."""
+    with (
+        LocalRegistry(settings.state_dir, backfill.job_id),
+        JobContext.open(backfill, settings, command="drop", spark=spark, stop=stop, starting=starting) as target,
+    ):
+        return _sized(target, _checked(target, force=force))
+
+
+def drop(
+    backfill: BackfillResource,
+    *,
+    settings: DriverSettings,
+    force: bool = False,
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
+) -> Dropped:
+    """Remove the target of a job, with its log: only if the job created it and no other writer changed it.
+
+    Its rows are removed in one commit first. So no driver can commit afterwards, and a commit of another writer is seen.
+
+    Args:
+        backfill: The job.
+        settings: Settings of this process.
+        force: Also for an unfinished job.
+        spark: A session to use; by default, a session is opened and closed again.
+        stop: A requested stop ends the start.
+        starting: Called before each step.
+
+    Raises:
+        NotDroppableError: the target may have rows of other writers, or be in use; nothing was removed.
+        AlreadyRunningError, NotFinishedError, StateMismatchError: as for `release`.
+        BackfillError: the storage failed; run it again.
+    """
+    with (
+        LocalRegistry(settings.state_dir, backfill.job_id),
+        JobContext.open(backfill, settings, command="drop", spark=spark, stop=stop, starting=starting) as target,
+    ):
+        removal = _checked(target, force=force)
+        dropped = _sized(target, removal)
+        end_hold(target.spark, backfill)
+        starting("removing the rows of the target")
+        first = txn_version(_attempt_after(target), 0)
+        with target.explained("removing the rows of the target", target.sink):
+            ability(target.sink, SupportsStartOver).drop_rows(app_id=target.committer.app_id, txn_version=first)
+        _checked(target.reopened(), force=force)
+        starting("removing the files of the target")
+        removal.remove()
+        return dropped
+
+
+def _checked(target: JobContext, *, force: bool) -> TargetRemoval:
+    """Return the removal of a target that may be removed."""
+    state = target.state
+    if state is None:
+        raise no_state()
+    _check_finished(state, force=force)
+    plan = target.plugins.sink.removal
+    if plan is None:
+        raise NotDroppableError(
+            f"{target.sink.path} stays: such a target cannot be removed.", hint="Remove it yourself."
+        )
+    removal = plan(target.spark, target.backfill)
+    own = {target.claim.domain, OWNER_DOMAIN}
+    jobs = tuple(name for name in target.committer.domains() if name.startswith(PREFIX) and name not in own)
+    check_droppable(
+        target.backfill.spec,
+        removal.evidence(target.committer.app_id, jobs),
+        source_state(target.spark, target.backfill),
+        created=state.created_target,
+        staging=target.committer.app_id,
+    )
+    return removal
+
+
+def _sized(target: JobContext, removal: TargetRemoval) -> Dropped:
+    size = removal.size()
+    return Dropped(target.sink.path, size.files, size.bytes)
+
+
+def no_state() -> StateMismatchError:
+    """Return the error of a target without a state of the job."""
+    return StateMismatchError(
+        "the target has no state of this job.", hint="Nothing to do: the job was released, or it never started."
+    )
+
+
 def _check_finished(state: JobState, *, force: bool) -> None:
     if not state.finished and not force:
         raise NotFinishedError(
@@ -94,7 +202,5 @@ def _check_finished(state: JobState, *, force: bool) -> None:
 def _attempt_after(target: JobContext) -> int:
     """Return a number greater than that of every attempt; it fences a driver on another machine."""
     if target.state is None:
-        raise StateMismatchError(
-            "the target has no state of this job.", hint="Nothing to do: the job was released, or it never started."
-        )
+        raise no_state()
     return target.state.attempt + 1

@@ -10,6 +10,7 @@ from backfill_api.status.plan import PlannedTarget
 from backfill_core.errors import BackfillError
 from backfill_core.file_copies.facts import TableFacts
 from backfill_core.protocol.publication import ManifestPart
+from backfill_core.protocol.removal import TargetEvidence
 from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.ports.committer import Committer, SealedCommit, StoredState
 
@@ -188,6 +189,31 @@ class RepairCommits(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class TargetSize:
+    """Stored files of a target, with its log."""
+
+    files: int
+    bytes: int
+
+
+class TargetRemoval(Protocol):
+    """Removal of a target that its job created; `protocol.removal` decides whether it may be removed."""
+
+    def evidence(self, application: str, other_jobs: tuple[str, ...]) -> TargetEvidence:
+        """Return the facts about the target; `application` is the id of the job's transactions."""
+
+    def size(self) -> TargetSize:
+        """Return the number and size of all files."""
+
+    def remove(self) -> None:
+        """Delete all files, the log last; a removal that was killed is repeated.
+
+        Raises:
+            PermissionDeniedError, AwayError, TransientError: the storage failed.
+        """
+
+
 @runtime_checkable
 class SupportsPublication(Protocol):
     """A sink whose staged files can become visible together; its committer is a `ports.committer.HidesRows`."""
@@ -217,6 +243,9 @@ class SinkPlugin:
 
     repairs: Callable[[SparkSession, BackfillResource], RepairCommits] | None = None
     """Return the commits of a repair of a target; writes nothing. `None` if such targets cannot be repaired."""
+
+    removal: Callable[[SparkSession, BackfillResource], TargetRemoval] | None = None
+    """Return the removal of a target; removes nothing yet. `None` if such targets cannot be removed."""
 
     quarantine: Callable[[SparkSession, BackfillResource, str], QuarantineTable] | None = None
     """Create the table at a path for the bad records of a job; writes nothing. `None` if such targets have no such table."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backfill_api.spec.params import TargetAbility
 from backfill_api.spec.spec import BackfillResource
 from backfill_api.spec.targets.delta import DeltaTarget
-from backfill_spark.ports.sink import RepairCommits, SinkPlugin
+from backfill_spark.ports.sink import RepairCommits, SinkPlugin, TargetRemoval
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,4 +70,10 @@ def _repairs(spark: SparkSession, backfill: BackfillResource) -> RepairCommits:
     return DeltaRepairCommits(spark, sink.path, sink.job_hash)
 
 
-SINK = SinkPlugin(name="Delta", open=_open, code=_code, quarantine=_quarantine, repairs=_repairs)
+def _removal(spark: SparkSession, backfill: BackfillResource) -> TargetRemoval:
+    from backfill_spark.sinks.delta.removal.table_removal import DeltaTableRemoval
+
+    return DeltaTableRemoval(spark, _open(spark, backfill).path)
+
+
+SINK = SinkPlugin(name="Delta", open=_open, code=_code, quarantine=_quarantine, repairs=_repairs, removal=_removal)
