@@ -46,6 +46,7 @@ kubectl logs -l backfill.dev/backfill=orders,backfill.dev/role=driver --tail=20
 | 4 | a command found no running driver |
 | 5 | the driver did not acknowledge a command, or refused it |
 | 6 | the cluster rejects a request of `kubectl backfill`: a right, the CRD, or a policy |
+| 7 | `backfill drop` keeps the target |
 | 10 | stopped at a barrier on request; the next run resumes |
 | 20–39 | the spec or its input is wrong: final until a user changes it; detected before the first commit, or before the affected split or batch was committed |
 | 40–59 | source or target changed during the job: final until a user decides |

@@ -31,3 +31,10 @@ class NotAcknowledgedError(BackfillError):
 
     reason = "NotAcknowledged"
     exit_code = 5
+
+
+class NotDroppableError(BackfillError):
+    """A target cannot be removed with its job: it may have rows of other writers, or be in use; the message has the reason."""
+
+    reason = "NotDroppable"
+    exit_code = 7

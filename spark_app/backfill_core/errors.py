@@ -252,13 +252,6 @@ class NotRepairableError(BackfillError):
     exit_code = 36
 
 
-class NotDroppableError(BackfillError):
-    """A target cannot be removed with its job: it may have rows of other writers, or be in use; the message has the reason."""
-
-    reason = "NotDroppable"
-    exit_code = 59
-
-
 class SourceAheadError(BackfillError):
     """The target equals an earlier position of the source; `verify --head` requires the newest one."""
 

@@ -1,4 +1,4 @@
-"""A run is killed with SIGKILL at both ends of its hold of the source: the next run restores what the first one found."""
+"""A run is killed with SIGKILL at both ends of its hold of the source: the next run restores the earlier retention."""
 
 import json
 import os

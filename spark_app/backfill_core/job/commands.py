@@ -8,6 +8,7 @@ received before, and not answered yet         none; the answer to the earlier on
 older than one in force or in progress        Superseded, at once
 newer than all                                Applied, once the commit that holds it is durable
 a limit of bytes, of a source without files   Refused, at once
+a receipt, of a job without a snapshot        Refused, at once
 """
 
 from __future__ import annotations
@@ -87,6 +88,14 @@ def refused_of_bytes(event: CommandReceived, epoch: Epoch, *, knows_bytes: bool)
     if command.bytes_per_s is None and (command.then is None or command.then.bytes_per_s is None):
         return ()
     message = "this source has no files, so its bytes per second cannot be limited: limit the rows per second instead"
+    return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", message),)
+
+
+def refused_receipt(event: CommandReceived, epoch: Epoch, *, comparable: bool) -> tuple[Acknowledge, ...]:
+    """Refuse a receipt that a command of this attempt requests, if the job copies no snapshot."""
+    if comparable or event.attempt != epoch.attempt or not isinstance(event.command, VerifyNow):
+        return ()
+    message = "this job copies no snapshot (changesOnly), so source and target cannot be compared: compare the changed rows by a query"
     return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", message),)
 
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from backfill_core.errors import BackfillError
 from backfill_core.job.auto_pace import Barrier
-from backfill_core.job.commands import refused_of_bytes, waits_for_no_barrier
+from backfill_core.job.commands import refused_of_bytes, refused_receipt, waits_for_no_barrier
 from backfill_core.job.commit import NOTHING, backoff_s
 from backfill_core.job.phase import (
     Fencing,
@@ -132,7 +132,9 @@ class Job(AttemptActions):
 
     def _on_command(self, event: CommandReceived) -> tuple[Action, ...]:
         before = self._inbox
-        refused = refused_of_bytes(event, self._epoch, knows_bytes=self._settings.knows_bytes)
+        settings = self._settings
+        refused = refused_of_bytes(event, self._epoch, knows_bytes=settings.knows_bytes)
+        refused += refused_receipt(event, self._epoch, comparable=settings.comparable)
         if refused:
             return refused
         self._inbox, answers = before.receive(event, self._epoch, self._controls.revision, self._commits.commands)

@@ -34,6 +34,9 @@ class JobSettings:
     knows_bytes: bool = True
     """True if the sizes of the source's rows are known, so that a limit of bytes is possible."""
 
+    comparable: bool = True
+    """False if the job copies no snapshot, so that source and target differ in all rows that never changed."""
+
     follows: bool = False
     """True if the job continues once it has caught up."""
 

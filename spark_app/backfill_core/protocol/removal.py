@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core.errors import ForeignCommit, NotDroppableError
+from backfill_core.command_errors import NotDroppableError
+from backfill_core.errors import ForeignCommit
 
 SourceState = Literal["Open", "Fenced", "Missing", "Unknown"]
 """`Unknown` if the source is not a table with a log."""
 
 LOG: Final = "_delta_log"
-_PARTS: Final = re.compile(
-    r"_delta_log|_change_data|[^=]+=.*|.*\.parquet|deletion_vector_.*\.bin|\..*\.crc|[A-Za-z0-9]{2}"
-)
-"""Names in the folder of a table: its log, its change feed, partitions, files, and short prefixes of files."""
+_PARTS: Final = re.compile(r"_delta_log|_change_data|[^=]+=.*|.*\.parquet|deletion_vector_.*\.bin|\..*\.crc")
+"""Names in the folder of a table: its log, its change feed, partitions and files. A random prefix of files looks like any folder."""
 
 NAMED_MAX: Final = 3
 

@@ -263,6 +263,7 @@ class _Attempt:
             verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
             knows_bytes=knows_bytes(spec.source),
+            comparable=not spec.source.params.skips_snapshot,
             auto=auto_settings(spec.throttle.auto),
             suspects=opened.tables.suspects,
             publish=Publish(spec.target.params.publish),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
-from backfill_core.errors import NotDroppableError, NotFinishedError, StateMismatchError
+from backfill_core.command_errors import NotDroppableError
+from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_core.job.owner import OWNER_DOMAIN, PREFIX
 from backfill_core.job.state import JobState
 from backfill_core.protocol.epochs import txn_version

@@ -1,12 +1,16 @@
 """The version from which a job starts, and jobs without a snapshot."""
 
 import pytest
+from support.simulation.hand_driven import HandDriven
 from support.tables.jobs import job
 
 from backfill_core.errors import InvalidSpecError, NotRepairableError, SnapshotExpiredError
+from backfill_core.job.phase import JobSettings
 from backfill_core.job.repair import check_repairable
 from backfill_core.job.state import JobState
 from backfill_core.positions.start_time import LoggedVersion, check_comparable, check_not_in_future, start_version
+from backfill_core.protocol.commands import Throttle, VerifyNow
+from backfill_core.protocol.events import CommandReceived
 from backfill_core.switch_over import obstacles
 
 NOON = 1_767_268_800_000
@@ -75,3 +79,13 @@ class TestAJobWithoutASnapshot:
             check_repairable(spec, state)
 
         assert str(refused.value).startswith("spec.source.delta.changesOnly")
+
+    def test_a_running_driver_refuses_a_receipt(self):
+        """A receipt would report all rows that never changed; other commands are accepted."""
+        driver = HandDriven(10, settings=JobSettings(comparable=False))
+        driver.send(CommandReceived(1, 1, VerifyNow()))
+        driver.send(CommandReceived(1, 2, Throttle(7)))
+        driver.let_pass(2.0)
+
+        assert [(ack.revision, ack.outcome) for ack in driver.acks] == [(1, "Refused"), (2, "Applied")]
+        assert "changesOnly" in driver.acks[0].message

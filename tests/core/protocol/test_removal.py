@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables.jobs import job
 
-from backfill_core.errors import ForeignCommit, NotDroppableError
+from backfill_core.command_errors import NotDroppableError
+from backfill_core.errors import ForeignCommit
 from backfill_core.protocol.removal import TargetEvidence, check_droppable
 
 OWN = TargetEvidence(
@@ -42,7 +43,7 @@ class TestARemoval:
             ({"oldest": None}, "its log has no commit"),
             ({"others": (WRITE,) * 4}, "other writers wrote to it: version 7 (WRITE by delta-rs), version 7"),
             ({"other_jobs": ("backfill.77",)}, "the state of other jobs: backfill.77"),
-            ({"entries": ("_delta_log", "notes.txt", "export")}, "not a part of the table: export, notes.txt"),
+            ({"entries": ("_delta_log", "notes.txt", "v2")}, "not a part of the table: notes.txt, v2"),
             ({"append_only": True}, "delta.appendOnly"),
         ],
     )

@@ -10,7 +10,8 @@ from support.tables.jobs import job, make_orders, make_target
 from support.tables.oracle import differences
 from support.tables.other_engine import update
 
-from backfill_core.errors import NotDroppableError, NotFinishedError, StateMismatchError
+from backfill_core.command_errors import NotDroppableError
+from backfill_core.errors import NotFinishedError, StateMismatchError
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.fence import fence_source
 from backfill_spark.driver.release import drop, plan_drop
