@@ -47,6 +47,7 @@ MAY_CHANGE = {
     "the state": Change({"desiredState": "Paused"}),
     "the limit": Change({"throttle": {"rowsPerSecond": 5}}),
     "the hint of SchemaChanged": Change({"source": {"delta": {"schemaChange": "Ignore"}}}),
+    "the hold of the source": Change({"source": {"delta": {"hold": "Extend"}}}),
     "the folder of an origin": Change({"source": {"delta": {"allowFilesOutside": ["/data/origin"]}}}),
     "the brokers": Change({"source": {"kafka": {"bootstrapServers": "other:9092"}}}, before=of_a_topic()),
     "what becomes of bad records": Change(

@@ -91,6 +91,10 @@ def at(document, path):
 ACCEPTED = {
     "the least": spec(),
     "a table by name": spec(source={"type": "Delta", "delta": {"table": "shop.orders", "key": ["id"]}}),
+    "a start at a time": spec(source=source(timestamp="2026-11-26T18:00:00+01:00", hold="Extend")),
+    "changes of a copied table": spec(
+        source=source(version=3, changesOnly=True), target=target(existingRows="Keep"), after="Follow"
+    ),
     "a target by name": spec(target=target(path=None, table="shop.copy")),
     "a target without a type": spec(target={"delta": {"path": "/data/b"}}),
     "an append without a key": spec(
@@ -179,7 +183,7 @@ REFUSED = {
     "a target of neither": Refused(spec(target=target(path=None)), "spec.target.delta", PLACE),
     "an upsert without a key": Refused(spec(source={"type": "Delta", "delta": {"path": "/a"}}), "spec", "an Upsert target needs the key of the source"),
     "partitions and clusters": Refused(spec(target=target(partitionBy=["a"], clusterBy=["b"])), "spec.target.delta", "give at most one of partitionBy and clusterBy"),
-    "kept rows and keys": Refused(spec(target=target(existingRows="Keep")), "spec", "existingRows: Keep needs writeMode Append or Changelog: an Upsert target holds one row a key"),
+    "kept rows and keys": Refused(spec(target=target(existingRows="Keep")), "spec", "existingRows: Keep needs writeMode Append or Changelog, or changesOnly: an Upsert target holds one row a key"),
     "kept rows and a receipt": Refused(spec(verify="Final", target=target(writeMode="Append", existingRows="Keep")), "spec", "verify: Final compares whole tables: not with a target's existingRows: Keep"),
     "rows that a MERGE needs, hidden": Refused(spec(strategy={"type": "Arrangement"}, target=target(publish="WhenComplete")), "spec", "publish: WhenComplete and WhenVerified work with strategy Replica or Snapshot"),
     "a scope of visible rows": Refused(spec(target=target(scope="day = 1")), "spec", "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse and after: Exit"),
@@ -303,7 +307,34 @@ REFUSED |= {
         ("target.delta", spec(target=target(path=None, table="delta.`s3a://bucket/orders`"))),
     )
 }
+NOT_COMPARED = "a receipt compares whole tables, and rows that never change are not copied"
 REFUSED |= {
+    "two starts": Refused(
+        spec(source=source(version=3, timestamp="2026-11-26T18:00:00Z")),
+        "spec.source.delta",
+        "version and timestamp are two starts: remove one of them",
+    ),
+    **{
+        f"changes without a snapshot and {field}": Refused(
+            spec(source=source(changesOnly=True), **{field: value}, **more), "spec", message
+        )
+        for field, value, more, message in (
+            ("strategy", {"type": "Replica"}, {}, "changesOnly works with strategy Snapshot"),
+            ("verify", "Final", {}, f"verify: None is needed with changesOnly: {NOT_COMPARED}"),
+            (
+                "switch",
+                {"when": "WhenVerified"},
+                {"after": "Follow"},
+                f"switch.when: WhenVerified does not work with changesOnly: {NOT_COMPARED}",
+            ),
+            (
+                "target",
+                target(publish="WhenComplete"),
+                {},
+                "publish and scope do not work with changesOnly: no snapshot is read",
+            ),
+        )
+    },
     "columns that a snapshot follows": Refused(
         spec(source=source(schemaChange="Follow")), "spec", "schemaChange: Follow works with strategy Replica"
     ),
