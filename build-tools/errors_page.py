@@ -105,6 +105,7 @@ HINTS = {
     "NotDroppable": "Follow the hint of the message ([drop a job](how-do-i.md#drop-a-job)). Nothing was removed.",
     "SourceFenced": "Wait until the job that the message names lifts its fence, or lift it with `backfill unfence --force` ([fence](fence.md)). Nothing was changed.",
     "SwitchBlocked": "Remove each obstacle that the message names, then run the command again; `backfill switch --dry-run` lists them all ([moving a table](switch.md)).",
+    "ReverseEnded": "Keep the target, and end the switch-over with `backfill switch --complete`; there is no undo ([the old table follows](switch.md#the-old-table-follows)).",
     "FlipFailed": "Repair the name or the command in `spec.switch.flip`, then run `backfill switch` again: it continues, or undo it with `--undo`.",
     "StagedFilesGone": "Do not run VACUUM with a short retention on the target while a job fills it. The run resumes at its last commit.",
     "JavaDied": "Give the driver more memory (`BACKFILL_MEMORY`; on a cluster `spec.driver.resources`), or the machine. The run resumes at its last commit.",

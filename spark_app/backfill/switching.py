@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from backfill_spark.switch_over.command import SwitchResult as SwitchResult  # noqa: PLC0414
+    from backfill_spark.switch_over.copy_back import CopiedBack as CopiedBack  # noqa: PLC0414
     from backfill_spark.switch_over.plan import SwitchPlan as SwitchPlan  # noqa: PLC0414
 
 T = TypeVar("T")
@@ -91,13 +92,47 @@ class Switching:
         """
         return self._switched("SWITCH", spark, on_step, max_lag_s=max_lag_s, timeout_s=timeout_s, by_rows=by_rows)
 
+    def follow_back(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        on_copied: Callable[[CopiedBack], None] = lambda _: None,
+        on_step: Callable[[str], None] = _unheard,
+    ) -> str:
+        """Keep the old source up to date with the target, after a switch-over with `keepSource: Following`.
+
+        It returns once another command undoes or completes the switch-over; an interrupt ends it. A later call continues.
+
+        Args:
+            spark: The caller's session; `None` for an embedded one.
+            on_copied: Called with the state of the old source: at the beginning, and after each change.
+            on_step: Called before each step.
+
+        Returns:
+            The reason of the end.
+
+        Raises:
+            InvalidSpecError: the spec does not ask for it.
+            SwitchBlockedError: there is no finished switch-over.
+            ReverseEndedError: the old source cannot follow the target any more.
+            BackfillError: a table cannot be read or written.
+        """
+        from backfill_spark.switch_over.follow_back import follow_back
+
+        do = partial(follow_back, self._backfill, settings=self._settings, copied=on_copied, starting=on_step)
+        return str(self._with(spark, do).value)
+
     def undo_switch(
         self, spark: SparkSession | None = None, *, on_step: Callable[[str], None] = _unheard
     ) -> SwitchResult:
         """Flip the name back to the source, and let writers change it again; the job can follow it as before.
 
+        With `keepSource: Following` the source first gets all later changes of the target.
+
         Raises:
             SwitchBlockedError: others wrote to the target since the switch-over, or there is none.
+            ReverseEndedError: the source cannot get the changes of the target.
+            VerificationFailedError: the source differs after it got them; the target stays in use.
             BackfillError: a table or the name cannot be changed.
         """
         return self._switched("UNDO", spark, on_step)

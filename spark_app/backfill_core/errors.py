@@ -280,6 +280,13 @@ class SwitchBlockedError(BackfillError):
     exit_code = 34
 
 
+class ReverseEndedError(BackfillError):
+    """The old source cannot follow the target any more; the message names the version and the reason. The target is not affected."""
+
+    reason = "ReverseEnded"
+    exit_code = 59
+
+
 class FlipFailedError(BackfillError):
     """The name that a switch-over changes cannot be read or changed."""
 

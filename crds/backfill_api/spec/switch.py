@@ -66,9 +66,9 @@ class SwitchSpec(Model):
     flip: FlipSpec = FlipSpec()
     """Change of the name under which readers and writers find the table."""
 
-    keep_source: Literal["Fenced", "Released"] = "Fenced"
+    keep_source: Literal["Fenced", "Following", "Released"] = "Fenced"
     """State of the source after the switch. `Fenced`: read-only until `backfill switch --complete`, so that `--undo` is possible.
-    `Released`: the switch completes at once, and the source accepts writes that the target never gets."""
+    `Following`: also gets the target's later files while `backfill switch` runs; strategy `Replica`, not on a cluster. `Released`: the switch completes at once, and the source accepts writes that the target never gets."""
 
 
 def check_switch(switch: SwitchSpec, after: str) -> None:

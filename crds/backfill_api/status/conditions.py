@@ -131,6 +131,7 @@ REASONS: Final = {
     "TargetSchemaMismatch": "The target cannot hold what the transform yields.",
     "SourceFenced": "Another job has fenced the source, and only that job lifts the fence.",
     "SwitchBlocked": "A switch-over, its undo or its end is not possible now.",
+    "ReverseEnded": "The old source of a switch-over cannot follow the target any more.",
     "FlipFailed": "The name that a switch-over changes cannot be read or changed.",
     "TargetTaken": "Another job, which is not finished, fills the same target.",
     "TargetChanged": "Other writers kept changing the target while it was compared with the source.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from backfill.errors import SwitchBlockedError
+from backfill.errors import EXIT_STOPPED, SwitchBlockedError
 from backfill.switching import MAX_LAG_S, SWITCH_TIMEOUT_S
 from backfill_api.typed_amounts import parse_duration_s
 from backfill_cli.commands.options import FILE, in_folder_of, leave, parsed, read, spark_settings
@@ -16,7 +16,7 @@ from backfill_cli.terminal.steps import steps_shown
 
 if TYPE_CHECKING:
     from backfill import Backfill
-    from backfill.switching import SwitchPlan, SwitchResult
+    from backfill.switching import CopiedBack, SwitchPlan, SwitchResult
 
 STEPS = (
     "compare source and target while the driver follows; the last receipt covers files that did not change since",
@@ -55,7 +55,8 @@ def switch(
 ) -> None:
     """Move readers and writers from the source to the target, with a fence, a comparison and a flip of the name.
 
-    A killed command is run again: it continues.
+    A killed command is run again: it continues. With `keepSource: Following` it then copies later changes of the target back to
+    the source, until another command ends that, or Ctrl-C.
     """
     if sum((dry_run, undo, complete)) > 1:
         raise click.UsageError("give one of --dry-run, --undo and --complete.")
@@ -75,6 +76,30 @@ def switch(
         _show_plan(job, plan, output)
     else:
         _show_result(job, result, output)
+        if result.end == "Switched" and job.spec.switch.keep_source == "Following":
+            _follow_back(job, file, output)
+
+
+def _follow_back(job: Backfill, file: Path | None, output: str) -> None:
+    """Keep the old source up to date until another command ends that; an interrupt is a normal end."""
+
+    def show(state: CopiedBack) -> None:
+        if output == "json":
+            fields = {"state": "Following", "targetVersion": state.version, "sourceVersion": state.source_version}
+            click.echo(json.dumps(fields))
+        else:
+            click.echo(f"{state.source} holds version {state.version} of {state.target}")
+
+    try:
+        with in_folder_of(file), steps_shown(job) as on_step:
+            reason = job.follow_back(on_copied=show, on_step=on_step)
+    except KeyboardInterrupt:
+        click.echo("stopped; `backfill switch` continues", err=True)
+        leave(EXIT_STOPPED)
+    if output == "json":
+        click.echo(json.dumps({"state": "Ended", "reason": reason}))
+    else:
+        click.echo(f"ended: {reason}")
 
 
 def _show_plan(job: Backfill, plan: SwitchPlan, output: str) -> None:
@@ -146,6 +171,8 @@ def _sentence(job: Backfill, result: SwitchResult) -> str:
     match result.end:
         case "Switched" if job.spec.switch.keep_source == "Released":
             return f"use {result.target}; {result.source} accepts writes, which the target does not get"
+        case "Switched" if job.spec.switch.keep_source == "Following":
+            return f"use {result.target}; {result.source} is read-only, and follows it while this command runs"
         case "Switched":
             return f"use {result.target}; {result.source} is read-only. Then: backfill switch --complete, or --undo"
         case "Completed":

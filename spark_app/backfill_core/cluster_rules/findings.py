@@ -20,7 +20,7 @@ from backfill_core.cluster_rules.pod_rules import (
 )
 from backfill_core.cluster_rules.query_urls import query_findings
 from backfill_core.cluster_rules.scratch_rules import scratch_findings
-from backfill_core.cluster_rules.switch_rules import flip_findings
+from backfill_core.cluster_rules.switch_rules import switch_findings
 from backfill_core.cluster_rules.table_paths import fleeting_paths, relative_paths
 
 DEFAULT_POLICY: Final = Policy()
@@ -52,7 +52,7 @@ def _whole_job(spec: BackfillSpec, policy: Policy) -> Iterator[Finding]:
     if spec.driver.service_account_name is not None:
         yield from account_findings(spec.driver.service_account_name, "spec.driver.serviceAccountName", policy)
     yield from query_findings(spec, policy)
-    yield from flip_findings(spec)
+    yield from switch_findings(spec)
     yield from scratch_findings(spec.scratch, policy.limits)
     yield from relative_paths(spec)
 

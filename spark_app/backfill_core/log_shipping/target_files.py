@@ -86,24 +86,47 @@ class TargetStep:
 
 @dataclass(frozen=True, slots=True)
 class TargetFiles:
-    """Files of a target, by the tag of the source file they were made of. Immutable: changes return a new value."""
+    """Files of a target, by the tag of the source file they were made of. Immutable: changes return a new value.
+
+    A file of either table may be the copy of one of the other: `switch_over/reverse.py` copies files back. The name of the copy
+    contains the tag of the original, in both directions.
+    """
 
     groups: dict[str, tuple[TargetFile, ...]] = field(default_factory=dict)
-    foreign_files: tuple[str, ...] = ()
-    """Paths of files whose name contains no source file's tag."""
+    originals: dict[str, TargetFile] = field(default_factory=dict)
+    """Files whose name contains no tag, by the tag of their own path; only the source can tell whether it has a copy of each."""
 
     @classmethod
     def of(cls, files: Iterable[TargetFile]) -> TargetFiles:
         """Group files by the tags in their names."""
         groups: dict[str, tuple[TargetFile, ...]] = {}
-        foreign: list[str] = []
+        originals: dict[str, TargetFile] = {}
         for file in files:
             origin = source_of(file.path)
             if origin is None:
-                foreign.append(file.path)
+                originals[tag_of(file.path)] = file
             else:
                 groups[origin.tag] = (*groups.get(origin.tag, ()), file)
-        return cls(groups, tuple(foreign))
+        return cls(groups, originals)
+
+    @property
+    def foreign_files(self) -> tuple[str, ...]:
+        """Paths of files whose name contains no source file's tag."""
+        return tuple(file.path for file in self.originals.values())
+
+    def with_copies(self, source_paths: Iterable[str]) -> frozenset[str]:
+        """Return the paths of those foreign files of which the source has a copy."""
+        origins = (source_of(path) for path in source_paths)
+        tags = {origin.tag for origin in origins if origin is not None and origin.order is RowOrder.KEPT}
+        return frozenset(file.path for tag, file in self.originals.items() if tag in tags)
+
+    def of_source_file(self, path: str) -> tuple[TargetFile, ...]:
+        """Return the copies of a source file, or the file of which the source file is a copy."""
+        group = self.groups.get(tag_of(path), ())
+        origin = None if group else source_of(path)
+        if origin is None or origin.order is not RowOrder.KEPT or origin.tag not in self.originals:
+            return group
+        return (self.originals[origin.tag],)
 
     def step(self, step: ShippedStep) -> TargetStep:
         """Return the effect of a source step on these files.
@@ -116,7 +139,7 @@ class TargetFiles:
         kept: list[tuple[TargetFile, FileAdded]] = []
         removals: list[Removal] = []
         for path, source in step.present.items():
-            group, changed = self.groups.get(tag_of(path), ()), path in step.changed
+            group, changed = self.of_source_file(path), path in step.changed
             if not group:
                 copies.append(TargetCopy(source, changed))
                 continue
@@ -128,8 +151,8 @@ class TargetFiles:
             if not same_vector(group[0].vector, source.vector):
                 vectors.append(OtherVector(group[0], source, changed))
         for path in step.absent:
-            removals += [Removal(file, path in step.changed) for file in self.groups.get(tag_of(path), ())]
-        missing = tuple(path for path in step.needed if tag_of(path) not in self.groups)
+            removals += [Removal(file, path in step.changed) for file in self.of_source_file(path)]
+        missing = tuple(path for path in step.needed if not self.of_source_file(path))
         return TargetStep(tuple(copies), tuple(vectors), tuple(kept), tuple(removals), missing)
 
     def after(self, removed: Iterable[str], added: Iterable[TargetFile]) -> TargetFiles:
@@ -141,13 +164,13 @@ class TargetFiles:
         more = TargetFiles.of(added)
         for tag, files in more.groups.items():
             groups[tag] = (*groups.get(tag, ()), *files)
-        foreign = (*(path for path in self.foreign_files if path not in removed_paths), *more.foreign_files)
-        return TargetFiles({tag: files for tag, files in groups.items() if files}, foreign)
+        originals = {tag: file for tag, file in self.originals.items() if file.path not in removed_paths}
+        return TargetFiles({tag: files for tag, files in groups.items() if files}, originals | more.originals)
 
 
 def _in_place(file: TargetFile) -> bool:
     origin = source_of(file.path)
-    return origin is not None and origin.order is RowOrder.KEPT
+    return origin is None or origin.order is RowOrder.KEPT
 
 
 def _comes_back(file: TargetFile, source: FileAdded) -> bool:

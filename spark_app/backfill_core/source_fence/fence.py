@@ -8,7 +8,7 @@ kill at any point therefore lead to the same result.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
@@ -202,6 +202,15 @@ def feature_entry(head: TableHead, request: Request, operation: str, feature: st
     return _entry(head, request, operation, protocol, head.properties, {"job": request.job, "feature": feature})
 
 
+def files_entry(
+    head: TableHead, request: Request, operation: str, parameters: Mapping[str, str], lines: Sequence[str]
+) -> LogEntry:
+    """Return a log entry with other actions, given as lines of a commit; protocol and properties stay."""
+    timed = in_commit_timestamps(head.protocol, head.properties)
+    info = _commit_info(head, request, operation, parameters, timed=timed)
+    return LogEntry(head.version + 1, (_line(info), *lines))
+
+
 def _unmarked(head: TableHead) -> dict[str, str]:
     """Return the properties without the mark of a switch-over."""
     return {name: value for name, value in head.properties.items() if name != SWITCH}
@@ -236,18 +245,24 @@ def _entry(
     parameters: Mapping[str, str],
 ) -> LogEntry:
     """Return a commit that changes only the protocol and the table properties."""
+    info = _commit_info(head, request, operation, parameters, timed=in_commit_timestamps(protocol, properties))
+    metadata = {**head.metadata, "configuration": dict(properties)}
+    actions = (info, {"protocol": protocol.fields()}, {"metaData": metadata})
+    return LogEntry(head.version + 1, tuple(map(_line, actions)))
+
+
+def _commit_info(
+    head: TableHead, request: Request, operation: str, parameters: Mapping[str, str], *, timed: bool
+) -> dict[str, Any]:
+    """Return the information about a commit; with in-commit timestamps, it must come first in the commit."""
     info: dict[str, Any] = {
         "timestamp": request.now_ms, "operation": operation, "operationParameters": dict(parameters),
         "isBlindAppend": False, "engineInfo": ENGINE_INFO, "txnId": request.entry_id,
     }  # fmt: skip
-    if in_commit_timestamps(protocol, properties):
-        # Readers search versions by this time, which must grow with the versions even if the clock does not.
-        info = {"inCommitTimestamp": max(request.now_ms, head.timestamp_ms + 1), **info}
-    # With in-commit timestamps, the information about the commit must come first.
-    actions = (
-        {"commitInfo": info},
-        {"protocol": protocol.fields()},
-        {"metaData": {**head.metadata, "configuration": dict(properties)}},
-    )
-    lines = tuple(json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions)
-    return LogEntry(head.version + 1, lines)
+    # Readers search versions by this time, which must grow with the versions even if the clock does not.
+    time = {"inCommitTimestamp": max(request.now_ms, head.timestamp_ms + 1)} if timed else {}
+    return {"commitInfo": {**time, **info}}
+
+
+def _line(action: Mapping[str, Any]) -> str:
+    return json.dumps(action, separators=(",", ":"), ensure_ascii=False)

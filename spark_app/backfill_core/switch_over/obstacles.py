@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from backfill_api.amounts import counted
+from backfill_api.spec.params import TargetAbility
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import InvalidSpecError, SwitchBlockedError, UnsupportedSourceFeatureError
 from backfill_core.source_fence.fence import TableHead
@@ -43,6 +44,9 @@ class Findings:
     receipt_age_s: float | None
     """Seconds since the last receipt; `None` before the first."""
 
+    irreversible: str = ""
+    """Reason why the source cannot follow the target; empty if it can, or need not."""
+
 
 def check_spec(spec: BackfillSpec) -> None:
     """Reject a spec that no switch-over can have.
@@ -72,6 +76,23 @@ def check_spec(spec: BackfillSpec) -> None:
             f"spec.target.{spec.target.member}.writeMode: a changelog has a row for each change, so it cannot replace the source.",
             hint="Use writeMode: Upsert or Append.",
         )
+    if spec.switch.keep_source == "Following":
+        _check_following(spec)
+
+
+def _check_following(spec: BackfillSpec) -> None:
+    """Reject a job whose files cannot be copied back."""
+    if TargetAbility.SHIPPING not in spec.strategy.variant.needs:
+        raise InvalidSpecError(
+            f"spec.switch.keepSource: Following copies whole files back, which strategy {spec.strategy.type} does not copy.",
+            hint="Use keepSource: Fenced, or copy the table with strategy Replica.",
+        )
+    if spec.transform.select or spec.transform.where is not None:
+        field = "select" if spec.transform.select else "where"
+        raise InvalidSpecError(
+            f"spec.switch.keepSource: Following needs equal tables, and spec.transform.{field} changes the rows.",
+            hint="Use keepSource: Fenced, or a job without a transform.",
+        )
 
 
 def obstacles(findings: Findings, *, max_lag_s: float) -> tuple[str, ...]:
@@ -91,6 +112,8 @@ def _obstacles(findings: Findings, max_lag_s: float) -> Iterator[str]:
         yield f"the target {findings.target.path} is read-only ({findings.target.fence}): lift its fence first"
     elif findings.target is not None and (reason := _unfenceable(findings.target)):
         yield f"an undo must fence the target: {reason}"
+    if findings.irreversible:
+        yield f"spec.switch.keepSource: Following is not possible: {findings.irreversible}"
     if findings.has_name and findings.name != findings.source.path:
         pointed = findings.name or "no folder"
         yield f"spec.switch.flip: the name points to {pointed}, not to the source {findings.source.path}"

@@ -23,14 +23,17 @@ Settling         done           Switched        stores the mark Switched; keepSo
 GivingUp         done           Following       lifts the fence of a switch-over, also one of an earlier run; `backfill fence` keeps its own
                  failed         Interrupted
 
-CheckingTarget   done           Reversing       the undo begins if no other writer changed the target
+CheckingTarget   done           Reversing       the undo begins if no other writer changed the target; keepSource: Following copies their changes to the source first
                  others wrote   Refused
                  failed         Refused
 Reversing        done           Holding         stores the mark Undoing in the source
                  failed         Interrupted
 Holding          done           Rechecking      makes the target read-only
                  failed         Interrupted
-Rechecking       done           Restoring       reads the target's log up to its fence
+Rechecking       done           VerifyingBack   reads the target's log up to its fence; keepSource: Following copies the last changes to the source
+                 others wrote   Redoing
+                 failed         Interrupted
+VerifyingBack    done           Restoring       keepSource: Following compares everything that changed since the switch-over
                  others wrote   Redoing
                  failed         Interrupted
 Restoring        done           Returning       the name points to the source again
@@ -78,6 +81,7 @@ class Step(StrEnum):
     REVERSE = "Reversing"
     HOLD = "Holding"
     RECHECK = "Rechecking"
+    VERIFY_BACK = "VerifyingBack"
     RESTORE = "Restoring"
     RETURN = "Returning"
     LAST_CHECK = "LastCheck"
@@ -116,7 +120,7 @@ class Answer(StrEnum):
     DONE = "done"
     FAILED = "failed"
     OTHERS_WROTE = "others wrote"
-    """An undo would lose commits of other writers to the target."""
+    """An undo would lose commits of other writers to the target: the source does not have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,8 @@ TRANSITIONS: Final[Mapping[Step, Next]] = {
     Step.CHECK_TARGET: Next(Step.REVERSE, End.REFUSED, End.REFUSED),
     Step.REVERSE: Next(Step.HOLD, End.INTERRUPTED),
     Step.HOLD: Next(Step.RECHECK, End.INTERRUPTED),
-    Step.RECHECK: Next(Step.RESTORE, End.INTERRUPTED, Step.REDO),
+    Step.RECHECK: Next(Step.VERIFY_BACK, End.INTERRUPTED, Step.REDO),
+    Step.VERIFY_BACK: Next(Step.RESTORE, End.INTERRUPTED, Step.REDO),
     Step.RESTORE: Next(Step.RETURN, End.INTERRUPTED),
     Step.RETURN: Next(Step.LAST_CHECK, End.INTERRUPTED),
     Step.LAST_CHECK: Next(Step.REOPEN, End.INTERRUPTED, Step.REDO),

@@ -198,6 +198,21 @@ def head_actions(spark: SparkSession, path: str) -> HeadActions:
     return read_by_either(spark, path, by_kernel, by_spark)
 
 
+def transaction_of(spark: SparkSession, path: str, app_id: str) -> int | None:
+    """Return the version of an application's newest transaction; `None` before its first one.
+
+    Raises:
+        LOG_ERRORS: any error of Kernel or the storage.
+    """
+
+    def by_kernel() -> int | None:
+        engine, table = _open(spark, path)
+        txn = table.getLatestSnapshot(engine).getLatestTransactionVersion(engine, app_id)
+        return int(txn.get()) if txn.isPresent() else None
+
+    return read_by_either(spark, path, by_kernel, lambda log: log.transaction(app_id))
+
+
 def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence[str]) -> list[LoggedFile]:
     """Return the data files of a version in the order of their paths.
 

@@ -86,6 +86,11 @@ class SparkDeltaLog:
         metadata, protocol = (json.loads(str(action.json())) for action in (snapshot.metadata(), snapshot.protocol()))
         return metadata["metaData"], protocol["protocol"]
 
+    def transaction(self, app_id: str) -> int | None:
+        """Return the version of an application's newest transaction; a Spark job."""
+        version = self.updated().transactions().get(app_id)
+        return int(version.get()) if version.isDefined() else None
+
     def checkpoint(self) -> None:
         """Write a checkpoint of the newest version; Spark jobs."""
         self._log.checkpoint(self.updated(), self._none)

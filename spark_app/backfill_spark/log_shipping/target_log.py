@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from backfill_core.log_shipping.actions import FileAdded, FileRemoved
@@ -22,6 +23,24 @@ class TargetLog:
         self._spark, self._path = spark, path
         self._version = -1
         self._files = TargetFiles()
+        self._copied_back: frozenset[str] = frozenset()
+
+    @property
+    def version(self) -> int:
+        """Version of the last result of `newest`; -1 before the first."""
+        return self._version
+
+    def unknown(self, source_paths: Callable[[], Iterable[str]]) -> tuple[str, ...]:
+        """Return the files of the last result of `newest` that neither are copies of a source file nor have one.
+
+        Args:
+            source_paths: Reads the paths of the source's files. Called once for each set of files that no copy explains.
+        """
+        foreign = [path for path in self._files.foreign_files if path not in self._copied_back]
+        if not foreign:
+            return ()
+        self._copied_back |= self._files.with_copies(source_paths())
+        return tuple(path for path in foreign if path not in self._copied_back)
 
     def newest(self) -> TargetFiles:
         """Return the files of the newest version.

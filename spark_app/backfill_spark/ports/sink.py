@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -127,6 +127,13 @@ class SupportsShipping(SupportsCopies, Protocol):
 
     def target_files(self) -> TargetFiles:
         """Return the files of the newest version, by the source file that each of them copies."""
+
+    def unknown_files(self, source_paths: Callable[[], Iterable[str]]) -> tuple[str, ...]:
+        """Return the files of the last `target_files` that are no copies, and of which the source has no copy either.
+
+        Args:
+            source_paths: Reads the paths of the source's files; called only if a file is no copy.
+        """
 
 
 @runtime_checkable

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
-from backfill_core.errors import BackfillError, SwitchBlockedError, VerificationFailedError
+from backfill_core.copy_back.following import KEEP_HINT
+from backfill_core.errors import BackfillError, ReverseEndedError, SwitchBlockedError, VerificationFailedError
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.source_fence.fence import SWITCHING, SourceFence
 from backfill_core.switch_over.endings import error_of
@@ -21,7 +22,9 @@ from backfill_core.switch_over.steps import Answer, End, Goal, Step, SwitchOver,
 from backfill_spark.crash_points import crash_point
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.settings import DriverSettings
+from backfill_spark.switch_over.back_comparison import BackComparison
 from backfill_spark.switch_over.comparisons import Compared, Comparisons
+from backfill_spark.switch_over.copy_back import CopiedBack, CopyBack, caught_up
 from backfill_spark.switch_over.follower import Follower
 from backfill_spark.switch_over.plan import SwitchOptions, opened
 from backfill_spark.switch_over.tables import SwitchTables, check_source, described
@@ -108,14 +111,17 @@ def switch_over(
 
 
 def _check_equal(receipt: TableReceipt) -> None:
-    if receipt.equal:
-        return
+    if not receipt.equal:
+        raise VerificationFailedError(
+            f"source and target differ in {_differing(receipt)}: the switch-over was given up.",
+            hint="Compare them with `backfill verify --explain`. The source accepts writes.",
+        )
+
+
+def _differing(receipt: TableReceipt) -> str:
     differing = [f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes"] if receipt.mismatches else []
     differing += [f"{counted(len(receipt.files), 'file')}"] if receipt.files else []
-    raise VerificationFailedError(
-        f"source and target differ in {' and '.join(differing)}: the switch-over was given up.",
-        hint="Compare them with `backfill verify --explain`. The source accepts writes.",
-    )
+    return " and ".join(differing)
 
 
 @dataclass
@@ -135,6 +141,9 @@ class _Run:
     """Comparison before the fence; `None` if all rows are compared after it."""
 
     after: Compared | None = None
+    copied: CopiedBack | None = None
+    """State of the source after the copy back of an undo; `None` if the source does not follow the target."""
+
     fence: SourceFence | None = None
     fenced_s: float | None = None
     flipped_s: float | None = None
@@ -243,7 +252,7 @@ class _Run:
             late.cancel()
         receipt = self.after.receipt
         _check_equal(receipt)
-        mark = self.tables.decided(self.fence, "Flipping")
+        mark = self.tables.decided(self.fence, "Flipping", receipt)
         others = self.tables.committer.touched_by_others(receipt.target_version, mark.target_version)
         if others:
             raise SwitchBlockedError(
@@ -275,7 +284,10 @@ class _Run:
 
     # ------------------------------------------------------------------ back to the source
     def _check_target(self) -> Answer:
-        return self._others()
+        if not self.tables.follows:
+            return self._others()
+        self._copy_back()
+        return Answer.DONE
 
     def _reverse(self) -> None:
         self._stage("Undoing")
@@ -284,13 +296,39 @@ class _Run:
         self.tables.fence_target()
 
     def _recheck(self) -> Answer:
-        return self._others()
+        if not self.tables.follows:
+            return self._others()
+        try:
+            self._copy_back()
+        except ReverseEndedError as error:
+            self.errors.append(error)
+            return Answer.OTHERS_WROTE
+        return Answer.DONE
+
+    def _copy_back(self) -> None:
+        self.copied = caught_up(CopyBack(self.tables, self._marked, self.stop.check))
+
+    def _verify_back(self) -> Answer:
+        if self.copied is None:
+            return Answer.DONE  # no other writer changed the target
+        versions = self.copied.source_version, self.copied.version
+        self.after = BackComparison(self.tables, self._marked, *versions, self.stop.check).compared()
+        if self.after.receipt.equal:
+            return Answer.DONE
+        self.errors.append(
+            VerificationFailedError(
+                f"source and target differ in {_differing(self.after.receipt)}: the undo was given up, and the target stays in use.",
+                hint=KEEP_HINT,
+            )
+        )
+        return Answer.OTHERS_WROTE
 
     def _restore(self) -> None:
         self.tables.restore_name(self._marked)
 
     def _return(self) -> None:
-        self.tables.return_state(self._marked)
+        consumed = None if self.copied is None else self.copied.source_version
+        self.tables.return_state(self._marked, consumed=consumed)
 
     def _last_check(self) -> Answer:
         return self._others()
@@ -318,7 +356,8 @@ class _Run:
         self.tables.record(mark, before)
 
     def _others(self) -> Answer:
-        others = self.tables.others_since(self._marked.target_version)
+        held = self._marked.target_version if self.copied is None else self.copied.version
+        others = self.tables.others_since(held)
         if not others:
             return Answer.DONE
         listed = ", ".join(map(str, others[:5]))

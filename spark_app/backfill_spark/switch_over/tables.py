@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from backfill_core.copy_back.following import adopt_step
+from backfill_core.copy_back.reversible import irreversible, unmapped
 from backfill_core.errors import ForeignCommit, InvalidSpecError
 from backfill_core.job.state import JobState
 from backfill_core.phases.replay import AnnouncedMerge
@@ -19,6 +21,7 @@ from backfill_core.source_fence.fence import (
     Fenced,
     LogEntry,
     Open,
+    Request,
     SourceFence,
     TableHead,
     fence_step,
@@ -29,8 +32,10 @@ from backfill_core.switch_over.obstacles import Findings
 from backfill_core.switch_over.source_name import point_step, source_behind, unpoint_step
 from backfill_core.switch_over.state_feature import unneeded_step
 from backfill_spark import flips, sources
+from backfill_spark.delta.log import added_at, transaction_of
 from backfill_spark.driver.fence import request_of, settled
 from backfill_spark.driver.job_context import JobContext
+from backfill_spark.log_shipping.file_actions import file_added
 from backfill_spark.ports.flip import Flip, Previous
 from backfill_spark.ports.source import FencedLog
 
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
 
     from backfill_api.spec.sources import Source
     from backfill_api.spec.spec import BackfillResource
+    from backfill_core.protocol.receipt import TableReceipt
     from backfill_spark.ports.committer import Committer
 
 T = TypeVar("T")
@@ -89,6 +95,11 @@ class SwitchTables:
         return cls(context, source, source.at(target), flip, f"switch to {target}")
 
     @property
+    def follows(self) -> bool:
+        """True if the source follows the target after the switch-over."""
+        return self.context.backfill.spec.switch.keep_source == "Following"
+
+    @property
     def committer(self) -> Committer:
         """The committer of the target."""
         return self.context.committer
@@ -115,9 +126,10 @@ class SwitchTables:
         verified_ms = None if receipt is None else receipt.verified_ms
         keyed = self.context.backfill.spec.write_mode == "Upsert"
         changes_name = self.context.backfill.spec.switch.flip.type != "None"
+        target = None if state is None else self.target.head()
         return Findings(
             source=source,
-            target=None if state is None else self.target.head(),
+            target=target,
             job=self.context.backfill.job_id,
             behind=behind,
             lag_s=0.0 if not behind else max(0.0, now_s - (oldest_ms or source.timestamp_ms) / 1000),
@@ -126,7 +138,16 @@ class SwitchTables:
             has_name=changes_name,
             receipt_s=None if receipt is None else receipt.seconds,
             receipt_age_s=None if verified_ms is None else max(0.0, now_s - verified_ms / 1000),
+            irreversible=self._irreversible(source, target),
         )
+
+    def _irreversible(self, source: TableHead, target: TableHead | None) -> str:
+        if not self.follows or target is None:
+            return ""
+        if problem := irreversible(source, target):
+            return problem
+        lines = added_at(self.context.spark, target.path, target.version)
+        return next(filter(None, (unmapped(file_added(json.loads(line)["add"])) for line in lines)), "")
 
     def others_since(self, version: int) -> tuple[ForeignCommit, ...]:
         """Return the commits of other writers to the target after a version."""
@@ -187,13 +208,16 @@ class SwitchTables:
         request = request_of(self.context.backfill, "")
         self._settled(self.target, lambda head: lift_step(head, request, None))
 
-    def decided(self, fence: SourceFence, stage: Stage) -> Mark:
+    def decided(self, fence: SourceFence, stage: Stage, receipt: TableReceipt) -> Mark:
         """Return the mark with everything that an undo needs."""
         stored, spec = self.committer.read_state(), self.context.backfill.spec
+        text = stored.text or ""
+        if self.follows and stored.text is not None:
+            text = replace(JobState.decode(stored.text), receipt=receipt).encode()  # the undo compares later changes
         previous = json.dumps(asdict(self.flip.current()))
         return Mark(
             stage, fence.version, self.context.sink.path, stored.table_version, described(spec.switch.flip), previous,
-            stored.text or "", request_of(self.context.backfill, "").time,
+            text, request_of(self.context.backfill, "").time,
         )  # fmt: skip
 
     def release_target(self) -> None:
@@ -212,18 +236,46 @@ class SwitchTables:
         domains, request = self.committer.domains(), request_of(self.context.backfill, "")
         self._settled(self.target, lambda head: unneeded_step(head, request, domains))
 
-    def return_state(self, mark: Mark) -> None:
-        """Store the job's state in the target again, above every attempt before, and remove the folder of the source."""
-        self.open_target()
+    def return_state(self, mark: Mark, *, consumed: int | None = None) -> None:
+        """Store the job's state in the target again, above every attempt before, and remove the folder of the source.
+
+        Args:
+            mark: The mark, which has the state.
+            consumed: Version of the source that equals the target; `None` for the one in the state.
+        """
         request = request_of(self.context.backfill, "")
+        if consumed is not None:
+            self._adopt_target(request)
+        self.open_target()
         self._settled(self.target, lambda head: unpoint_step(head, request))
         stored = self.committer.read_state()
-        if stored.text is not None or not mark.state:
+        if not mark.state:
+            return
+        state = self._advanced(JobState.decode(mark.state), consumed)
+        if stored.text is not None and JobState.decode(stored.text).consumed == state.consumed:
             return
         newest = 0 if stored.txn_version is None else stored.txn_version >> 32
-        state = replace(JobState.decode(mark.state), attempt=newest + 1)
+        state = replace(state, attempt=newest + 1)
         claim = replace(self.context.claim, begins=False)
         self.committer.fence(txn_version(state.attempt, 0), state.encode(), opened=stored, claim=claim)
+
+    def _adopt_target(self, request: Request) -> None:
+        """Make the files that other writers added to the fenced target the job's own."""
+        application, stored = self.committer.app_id, self.committer.read_state()
+        version = txn_version((0 if stored.txn_version is None else stored.txn_version >> 32) + 1, 0)
+
+        def step(head: TableHead) -> Open | LogEntry:
+            now = transaction_of(self.context.spark, head.path, application)
+            return adopt_step(head, request, application=application, stored=now, version=version)
+
+        self._settled(self.target, step)
+
+    def _advanced(self, state: JobState, consumed: int | None) -> JobState:
+        """Return a state whose position is a later version of the source."""
+        if consumed is None:
+            return state
+        progress = self.context.plugins.strategy.decode(state.progress)
+        return replace(state, consumed=consumed, progress=replace(progress, consumed=consumed).encode())
 
     def restore_name(self, mark: Mark) -> None:
         """Make the name point to the source again."""

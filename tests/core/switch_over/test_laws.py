@@ -33,7 +33,7 @@ class TestAnyCrash:
     def test_loses_no_acknowledged_write_and_leaves_one_writable_table(self, seed):
         """Users run a killed command again, or change their mind and undo it."""
         chance = random.Random(seed)
-        world, released = World(chance), chance.random() < 0.2
+        world, released = World(chance, follows=chance.random() < 0.4), chance.random() < 0.2
         world.write()
         world.follow()
 
@@ -114,6 +114,21 @@ class TestAnUndo:
 
         assert world.run(Goal.UNDO) is End.REFUSED
         assert (world.name, world.lost(), world.tables[TARGET].writable) == (TARGET, [], True)
+
+    def test_of_a_source_that_follows_keeps_the_writes(self):
+        """The source got them while the target was read-only."""
+        ends = set()
+        for seed in range(50):
+            world = World(random.Random(seed), follows=True)
+            while world.run(Goal.SWITCH) is not End.SWITCHED:
+                pass
+            world.write()
+            ends.add(end := world.run(Goal.UNDO))
+
+            assert world.lost() == []
+            assert end is End.SWITCHED or (world.name == SOURCE and world.tables[SOURCE].writable)
+
+        assert End.UNDONE in ends
 
     def test_that_meets_a_write_after_its_first_check_goes_forward_again(self):
         """The write was acknowledged, and readers of the name must keep it."""

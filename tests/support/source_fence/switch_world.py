@@ -44,8 +44,11 @@ class World:
     The spec of the job gives the source by the same name.
     """
 
-    def __init__(self, chance):
+    def __init__(self, chance, *, follows=False):
         self.chance = chance
+        self.follows = follows
+        """True if the source follows the target after the switch-over, so that an undo copies back."""
+
         self.tables = {SOURCE: Table(SOURCE), TARGET: Table(TARGET)}
         self.name, self.state = SOURCE, "state 1"
         self.acknowledged = []
@@ -147,6 +150,8 @@ class Command:
     def __init__(self, world, mark, *, released):
         self.world, self.mark, self.released = world, mark, released
         self.fence_version = None if mark is None else mark.fence_version
+        self.held = 0
+        """Rows of other writers of the target that the source has."""
 
     def perform(self, step):
         """Perform one step; return its answer."""
@@ -173,7 +178,14 @@ class Command:
 
     def _others(self):
         target = self.world.tables[TARGET]
-        return Answer.OTHERS_WROTE if target.foreign else Answer.DONE
+        return Answer.OTHERS_WROTE if target.foreign > self.held else Answer.DONE
+
+    def _copy_back(self):
+        """Give the source all rows of the target, in an entry that passes the fence."""
+        source, target = (self.world.tables[path] for path in (SOURCE, TARGET))
+        self._settled(SOURCE, lambda head: record_step(head, REQUEST, self.mark, before=self.mark))
+        source.rows += [row for row in target.rows if row not in source.rows]
+        self.held = target.foreign
 
     def _check(self):
         lags = self.world.chance.random() < LAGS
@@ -210,7 +222,7 @@ class Command:
         self._settled(SOURCE, lambda head: give_up_step(head, REQUEST, self.mark))
 
     def _check_target(self):
-        return self._others()
+        return self._copy_back() if self.world.follows else self._others()
 
     def _reverse(self):
         self._record("Undoing")
@@ -219,7 +231,13 @@ class Command:
         self._settled(TARGET, lambda head: fence_step(head, REQUEST))
 
     def _recheck(self):
-        return self._others()
+        return self._copy_back() if self.world.follows else self._others()
+
+    def _verify_back(self):
+        if not self.world.follows:
+            return Answer.DONE
+        tables = self.world.tables
+        return Answer.DONE if sorted(tables[SOURCE].rows) == sorted(tables[TARGET].rows) else Answer.OTHERS_WROTE
 
     def _restore(self):
         self.world.name = self.mark.previous

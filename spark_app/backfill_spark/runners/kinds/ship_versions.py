@@ -10,7 +10,7 @@ from backfill_spark.log_shipping.staged_step import check_known, stage_step
 from backfill_spark.opening.shipping import relaid
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsShipping
-from backfill_spark.ports.source import SupportsLog
+from backfill_spark.ports.source import SupportsFiles, SupportsLog
 from backfill_spark.runners.runner import WorkRunner
 from backfill_spark.work.context import WorkContext
 
@@ -20,7 +20,7 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     crash_point("before_stage")
     versions = beginning(source.log_actions(work.after, work.upto), bytes_max=work.bytes_max)
     files_now = sink.target_files()
-    check_known(files_now, sink.path)
+    check_known(sink.unknown_files(lambda: _paths_of(work.after, context)), sink.path)
     step = files_now.step(fold(versions))
     upto = versions[-1].version
     # A version with another layout is never combined with others.
@@ -31,6 +31,11 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     crash_point("after_stage")
     changes = sum(version.rows_changed for version in versions)
     return VersionsShipped(work.work_id, upto, files, removed, changes, columns)
+
+
+def _paths_of(version: int, context: WorkContext) -> list[str]:
+    """Return the paths of the source's files in a version."""
+    return [file.path for file in ability(context.tables.source, SupportsFiles).files_of(version)]
 
 
 RUNNER = WorkRunner("ShipVersions", ShipVersions, _run)

@@ -7,7 +7,7 @@ rejects tables with other constraints before anything is written.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 
@@ -245,6 +245,10 @@ class DeltaSink:
             return self._log.newest()
         except LOG_ERRORS as error:
             raise explain_target(error, path=self.path, doing="reading the files of the target") from error
+
+    def unknown_files(self, source_paths: Callable[[], Iterable[str]]) -> tuple[str, ...]:
+        """See `SupportsShipping`."""
+        return self._log.unknown(source_paths)
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """See `SupportsCopies`."""

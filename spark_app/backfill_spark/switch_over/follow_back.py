@@ -1,0 +1,66 @@
+"""The copy back after a switch-over, until another command ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from backfill_api.spec.spec import BackfillResource
+from backfill_core.copy_back.following import Stop
+from backfill_core.errors import InvalidSpecError, SwitchBlockedError
+from backfill_core.switch_over.mark import mark_of
+from backfill_core.switch_over.obstacles import check_mark, check_spec
+from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.settings import DriverSettings
+from backfill_spark.switch_over.copy_back import CopiedBack, CopyBack, follow
+from backfill_spark.switch_over.plan import opened
+from backfill_spark.switch_over.tables import check_source, described
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def follow_back(
+    backfill: BackfillResource,
+    *,
+    settings: DriverSettings,
+    copied: Callable[[CopiedBack], None],
+    spark: SparkSession | None = None,
+    stop: StopSignal | None = None,
+    starting: Callable[[str], None] = lambda _: None,
+) -> Stop:
+    """Keep the old source up to date with the target until another command undoes or completes the switch-over.
+
+    Args:
+        backfill: The job.
+        settings: Settings of this process.
+        copied: Called with the state of the source: at the beginning, and after each change.
+        spark: A session to use; by default, a session is opened and closed again.
+        stop: A requested stop ends the copy back.
+        starting: Called before each step.
+
+    Raises:
+        InvalidSpecError: the spec does not ask for it.
+        SwitchBlockedError: there is no finished switch-over.
+        ReverseEndedError: the source cannot follow the target any more.
+        StoppedEarly: a stop was requested.
+        BackfillError: a table cannot be read or written.
+    """
+    if backfill.spec.switch.keep_source != "Following":
+        raise InvalidSpecError(
+            f"spec.switch.keepSource: {backfill.spec.switch.keep_source} leaves the source at its last version.",
+            hint="Set keepSource: Following.",
+        )
+    check_spec(backfill.spec)
+    check_source(backfill)
+    stop = stop or StopSignal()
+    with opened(backfill, settings, spark, stop, starting) as tables:
+        mark = mark_of(tables.source.head())
+        check_mark(mark, target=tables.context.sink.path, flip=described(backfill.spec.switch.flip))
+        if mark is None or mark.stage != "Switched":
+            raise SwitchBlockedError(
+                "there is no finished switch-over, so the source follows nothing.",
+                hint="Run `backfill switch` first, or again: it continues.",
+            )
+        starting("copying back")
+        return follow(CopyBack(tables, mark, stop.check), tables, stop, copied)

@@ -1,0 +1,174 @@
+"""After a switch-over the old source follows the target, and an undo loses no write to the target."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.drivers.background import Running
+from support.endings import assert_ending
+from support.switch_over.names import ids_in, make_name
+from support.tables import other_engine
+from support.tables.jobs import document, make_kind, make_orders
+from support.tables.oracle import adds_of, foreign_files
+
+from backfill import Backfill, Settings
+from backfill.errors import ReverseEndedError, SwitchBlockedError
+from backfill_api.load import load_backfill
+from backfill_core.source_fence.table_protocol import FENCED, SWITCH
+from backfill_spark.delta.log import head_actions
+
+DEADLINE_S = 60
+
+
+@pytest.fixture
+def moved(spark, tmp_path):
+    """Return a function that makes a source, a name for it, and a job whose source follows the target later."""
+
+    def make(kind=None, **spec):
+        source, target = str(tmp_path / "orders"), str(tmp_path / "orders_v2")
+        if kind is None:
+            make_orders(spark, source, 100, files=2)
+        else:
+            make_kind(spark, source, kind)
+        name, flip = make_name(tmp_path, source)
+        settings = Settings(state_dir=tmp_path / "state", cores=2)
+        switch = {"flip": flip, "keepSource": "Following"} | spec.pop("switch", {})
+        written = document(
+            source,
+            target,
+            strategy={"type": "Replica"},
+            after="Follow",
+            switch=switch,
+            barrier={"intervalMs": 200},
+            **spec,
+        )
+        return Backfill.of(written, settings=settings), name, source, target
+
+    return make
+
+
+class FollowingBack:
+    """`follow_back` of a job on a thread, while it is entered."""
+
+    def __init__(self, spark, job):
+        self._spark, self._job = spark, job
+        self._thread = threading.Thread(target=self._run, name="follow back")
+        self._seen = threading.Condition()
+        self.states, self.end, self.error = [], None, None
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), "no command ended the copy back"
+
+    def until(self, condition):
+        """Wait until a state meets a condition."""
+        with self._seen:
+            met = self._seen.wait_for(lambda: self.error or any(map(condition, self.states)), DEADLINE_S)
+        assert self.error is None
+        assert met, self.states
+
+    def _run(self):
+        try:
+            self.end = self._job.follow_back(self._spark, on_copied=self._add)
+        except Exception as error:
+            with self._seen:
+                self.error = error
+                self._seen.notify_all()
+
+    def _add(self, state):
+        with self._seen:
+            self.states.append(state)
+            self._seen.notify_all()
+
+
+class TestASourceThatFollows:
+    """Readers of the old path see the changes of the new table."""
+
+    def test_gets_each_change_of_the_target_and_an_undo_keeps_them(self, spark, tmp_path, moved):
+        """Appends, updates and deletions of another engine; afterwards the job follows the source as before."""
+        job, name, source, target = moved()
+        job.switch(spark)
+
+        with FollowingBack(spark, job) as back:
+            other_engine.insert(target, "SELECT * REPLACE (CAST(5000 AS BIGINT) AS id) FROM now LIMIT 1")
+            other_engine.update(target, "id = 7", note="'changed'")
+            other_engine.delete(target, "id = 9")
+            newest = head_actions(spark, target).version
+            back.until(lambda state: state.version >= newest)
+            assert ids_in(source) == ids_in(target) == sorted({*range(100)} - {9} | {5000})
+            assert FENCED in head_actions(spark, source).protocol["writerFeatures"]
+            other_engine.insert(target, "SELECT * REPLACE (CAST(5001 AS BIGINT) AS id) FROM now LIMIT 1")
+            done = job.undo_switch(spark)
+
+        assert (done.end, name.read_text(), back.error) == ("Undone", source, None)
+        assert ids_in(source) == ids_in(target)
+        assert 5001 in ids_in(source)
+        properties = head_actions(spark, source).metadata["configuration"]
+        assert not {FENCED, SWITCH} & properties.keys()
+        other_engine.delete(source, "id = 5001")
+        with Running(spark, load_backfill(job.document), tmp_path / "state") as running:
+            newest = head_actions(spark, source).version
+            running.until(lambda progress: (progress.consumed_version or 0) >= newest)
+        assert ids_in(target) == ids_in(source)
+        assert job.compare(spark).receipt.equal
+
+    @pytest.mark.parametrize("kind", ["partitioned", "renamed"])
+    def test_gets_deletion_vectors_partitions_and_rewritten_files_of_spark(self, spark, tmp_path, moved, kind):
+        """Its log gets checkpoints, too; after the undo the job applies vectors to files of either table."""
+        job, _, source, target = moved(kind)
+        job.switch(spark)
+        name = {"partitioned": "name", "renamed": "title"}[kind]
+        for statement in (
+            "DELETE FROM {t} WHERE id % 10 = 3",
+            "INSERT INTO {t} SELECT id + 10000, part, {name} FROM {t} WHERE id < 40",
+            "UPDATE {t} SET {name} = NULL WHERE id % 7 = 1",
+            "DELETE FROM {t} WHERE id % 10 = 5",
+            "OPTIMIZE {t}",
+            "DELETE FROM {t} WHERE id > 10020",
+        ):
+            spark.sql(statement.format(t=f"delta.`{target}`", name=name))
+
+        done = job.undo_switch(spark)
+
+        assert done.receipt.equal
+        assert foreign_files(source, target) == foreign_files(target, source) == 0
+        rows = [sorted(map(tuple, spark.read.format("delta").load(path).collect()), key=str) for path in (source, target)]
+        assert rows[0] == rows[1]
+        assert ids_in(source) == ids_in(target) == [row[0] for row in sorted(rows[0])]
+        spark.sql(f"DELETE FROM delta.`{source}` WHERE id % 10 = 1")
+        with Running(spark, load_backfill(job.document), tmp_path / "state") as running:
+            newest = head_actions(spark, source).version
+            running.until(lambda progress: (progress.consumed_version or 0) >= newest)
+        assert job.compare(spark).receipt.equal
+        assert ids_in(target) == ids_in(source)
+
+
+class TestAnEnd:
+    """The old source stays an equal copy, or the copy back ends by name and the target stays in use."""
+
+    def test_comes_with_a_foreign_commit_a_new_column_and_the_completion(self, spark, moved):
+        """Each is found by a running copy back, or by the next one; then an undo is refused, and changes nothing."""
+        job, name, source, target = moved()
+        job.switch(spark)
+        with FollowingBack(spark, job) as back:
+            back.until(lambda state: state.commits == 0)
+            spark.sql(f"ALTER TABLE delta.`{target}` ADD COLUMN later INT")
+            other_engine.insert(target, "SELECT * REPLACE (CAST(5000 AS BIGINT) AS id) FROM now LIMIT 1")
+        assert_ending(back.error, "ReverseEnded")
+        assert "only the target has later" in back.error.message
+        with pytest.raises(ReverseEndedError, match="only the target has later"):
+            job.undo_switch(spark)
+        assert (name.read_text(), ids_in(source)) == (target, list(range(100)))
+
+        other_engine.commit_actions(Path(source), [], list(adds_of(source).values())[:1])
+        with pytest.raises(ReverseEndedError, match="another writer's commit at version"):
+            job.follow_back(spark)
+
+        assert job.complete_switch(spark).end == "Completed"
+        assert FENCED not in str(head_actions(spark, source).protocol)
+        with pytest.raises(SwitchBlockedError, match="no finished switch-over"):
+            job.follow_back(spark)
