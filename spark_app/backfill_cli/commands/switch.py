@@ -12,7 +12,7 @@ from backfill.errors import EXIT_STOPPED, SwitchBlockedError
 from backfill.switching import MAX_LAG_S, SWITCH_TIMEOUT_S
 from backfill_api.typed_amounts import parse_duration_s
 from backfill_cli.commands.options import FILE, in_folder_of, leave, parsed, read, spark_settings
-from backfill_cli.terminal.steps import steps_shown
+from backfill_cli.terminal.steps import lines_shown, steps_shown
 
 if TYPE_CHECKING:
     from backfill import Backfill
@@ -83,16 +83,15 @@ def switch(
 def _follow_back(job: Backfill, file: Path | None, output: str) -> None:
     """Keep the old source up to date until another command ends that; an interrupt is a normal end."""
 
-    def show(state: CopiedBack) -> None:
+    def line(state: CopiedBack) -> str:
         if output == "json":
             fields = {"state": "Following", "targetVersion": state.version, "sourceVersion": state.source_version}
-            click.echo(json.dumps(fields))
-        else:
-            click.echo(f"{state.source} holds version {state.version} of {state.target}")
+            return json.dumps(fields)
+        return f"{state.source} holds version {state.version} of {state.target}"
 
     try:
-        with in_folder_of(file), steps_shown(job) as on_step:
-            reason = job.follow_back(on_copied=show, on_step=on_step)
+        with in_folder_of(file), lines_shown(job) as show:
+            reason = job.follow_back(on_copied=lambda state: show(line(state)))
     except KeyboardInterrupt:
         click.echo("stopped; `backfill switch` continues", err=True)
         leave(EXIT_STOPPED)

@@ -75,6 +75,15 @@ def steps_shown(job: Backfill) -> Iterator[Callable[[str], None]]:
             steps.close()
 
 
+@contextmanager
+def lines_shown(job: Backfill) -> Iterator[Callable[[str], None]]:
+    """Yield a function that prints a line to standard output at once; inside the block Spark and the JVM write to the log file."""
+    log_file = _log_file(job)
+    click.get_current_context().meta[LOG_FILE] = log_file
+    with own_streams(log_file, lambda: None) as (out, _):
+        yield lambda line: print(line, file=out)
+
+
 def _log_file(job: Backfill) -> Path | None:
     """Return the log file; `None` (standard error) if its folder cannot be made: a status needs no folder."""
     try:

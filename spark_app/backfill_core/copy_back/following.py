@@ -132,7 +132,7 @@ def copy_entry(head: TableHead, request: Request, mark: Mark, *, upto: int, file
 def adopt_step(
     head: TableHead, request: Request, *, application: str, stored: int | None, version: int
 ) -> Open | LogEntry:
-    """Return that the job owns all files of the fenced target, or the log entry that says so.
+    """Return that the job owns all files of the fenced target, or the log entry that records it.
 
     The job then accepts the files that other writers added before this entry, because the source has copies of them.
 
@@ -162,5 +162,5 @@ def _transaction(application: str, version: int, request: Request) -> str:
 
 
 def wait_s(failures: int) -> float | None:
-    """Return the seconds until the next try after so many failures in a row; `None` to give up."""
+    """Return the seconds until the next try after a number of failures in a row; `None` to give up."""
     return WAITS_S[failures - 1] if failures <= len(WAITS_S) else None

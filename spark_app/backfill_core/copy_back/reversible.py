@@ -6,7 +6,7 @@ other columns, types, physical names or partitions                         no
 the source has a constraint, NOT NULL or computed column                   only if the target has the same
 the source is append-only                                                  no: the target removes files
 the target has a feature of files that the source lacks                    no: readers of the source would misread them
-the source has a feature with rules of its own, such as row tracking       no
+the source has a feature with more rules, such as row tracking       no
 """
 
 from __future__ import annotations

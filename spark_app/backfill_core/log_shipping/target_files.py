@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from backfill_core.log_shipping.actions import DeletionVector, FileAdded
 from backfill_core.log_shipping.folding import ShippedStep
@@ -88,13 +88,16 @@ class TargetStep:
 class TargetFiles:
     """Files of a target, by the tag of the source file they were made of. Immutable: changes return a new value.
 
-    A file of either table may be the copy of one of the other: `switch_over/reverse.py` copies files back. The name of the copy
+    A file of either table may be the copy of one of the other: `copy_back` copies files back. The name of the copy
     contains the tag of the original, in both directions.
     """
 
     groups: dict[str, tuple[TargetFile, ...]] = field(default_factory=dict)
     originals: dict[str, TargetFile] = field(default_factory=dict)
     """Files whose name contains no tag, by the tag of their own path; only the source can tell whether it has a copy of each."""
+
+    copied: frozenset[str] = frozenset()
+    """Paths of originals of which the source has a copy."""
 
     @classmethod
     def of(cls, files: Iterable[TargetFile]) -> TargetFiles:
@@ -111,14 +114,15 @@ class TargetFiles:
 
     @property
     def foreign_files(self) -> tuple[str, ...]:
-        """Paths of files whose name contains no source file's tag."""
-        return tuple(file.path for file in self.originals.values())
+        """Paths of files that are no copies, and of which the source is not known to have one."""
+        return tuple(file.path for file in self.originals.values() if file.path not in self.copied)
 
-    def with_copies(self, source_paths: Iterable[str]) -> frozenset[str]:
-        """Return the paths of those foreign files of which the source has a copy."""
+    def knowing_copies(self, source_paths: Iterable[str]) -> TargetFiles:
+        """Return the same files with those originals known of which the source has a copy."""
         origins = (source_of(path) for path in source_paths)
         tags = {origin.tag for origin in origins if origin is not None and origin.order is RowOrder.KEPT}
-        return frozenset(file.path for tag, file in self.originals.items() if tag in tags)
+        copied = (file.path for tag, file in self.originals.items() if tag in tags)
+        return replace(self, copied=self.copied.union(copied))
 
     def of_source_file(self, path: str) -> tuple[TargetFile, ...]:
         """Return the copies of a source file, or the file of which the source file is a copy."""
@@ -165,7 +169,8 @@ class TargetFiles:
         for tag, files in more.groups.items():
             groups[tag] = (*groups.get(tag, ()), *files)
         originals = {tag: file for tag, file in self.originals.items() if file.path not in removed_paths}
-        return TargetFiles({tag: files for tag, files in groups.items() if files}, originals | more.originals)
+        groups = {tag: files for tag, files in groups.items() if files}
+        return TargetFiles(groups, originals | more.originals, self.copied - removed_paths)
 
 
 def _in_place(file: TargetFile) -> bool:

@@ -13,7 +13,7 @@ from backfill_core.errors import SourceDamagedError, TargetChangedError, Unsuppo
 from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
 from backfill_core.file_copies.copy_modes import Decoded
 from backfill_core.log_shipping.actions import FileAdded
-from backfill_core.log_shipping.target_files import OtherVector, Removal, TargetCopy, TargetStep
+from backfill_core.log_shipping.target_files import OtherVector, Removal, TargetCopy, TargetFiles, TargetStep
 from backfill_core.positions.source_names import folder_of
 from backfill_core.protocol.work import RemovedFile, StagedFile, StagedMode
 from backfill_spark.delta.added_files import CommitLine
@@ -85,16 +85,16 @@ def _check_present(step: TargetStep, context: WorkContext) -> None:
         )
 
 
-def check_known(unknown: Sequence[str], path: str) -> None:
-    """Reject a target with unknown files: readers would see rows that the source lacks.
+def check_known(files: TargetFiles, path: str) -> None:
+    """Reject a target with files that were not made from a source file: readers would see rows that the source lacks.
 
     Raises:
         TargetChangedError: names one such file.
     """
-    if unknown:
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    if files.foreign_files:
+        more = f" and {len(files.foreign_files) - 1} more" if len(files.foreign_files) > 1 else ""
         raise TargetChangedError(
-            f"{path} has the file {unknown[0]}{more}, which was not made from a file of the source.",
+            f"{path} has the file {files.foreign_files[0]}{more}, which was not made from a file of the source.",
             hint="Another writer added it: start a new job on a new target.",
         )
 

@@ -23,29 +23,14 @@ class TargetLog:
         self._spark, self._path = spark, path
         self._version = -1
         self._files = TargetFiles()
-        self._copied_back: frozenset[str] = frozenset()
 
-    @property
-    def version(self) -> int:
-        """Version of the last result of `newest`; -1 before the first."""
-        return self._version
-
-    def unknown(self, source_paths: Callable[[], Iterable[str]]) -> tuple[str, ...]:
-        """Return the files of the last result of `newest` that neither are copies of a source file nor have one.
-
-        Args:
-            source_paths: Reads the paths of the source's files. Called once for each set of files that no copy explains.
-        """
-        foreign = [path for path in self._files.foreign_files if path not in self._copied_back]
-        if not foreign:
-            return ()
-        self._copied_back |= self._files.with_copies(source_paths())
-        return tuple(path for path in foreign if path not in self._copied_back)
-
-    def newest(self) -> TargetFiles:
+    def newest(self, source_paths: Callable[[], Iterable[str]] = tuple) -> TargetFiles:
         """Return the files of the newest version.
 
         The first call lists them; a later one reads the commits since.
+
+        Args:
+            source_paths: Reads the paths of the source's files; called once for each set of foreign files.
 
         Raises:
             LOG_ERRORS: Kernel or the storage failed.
@@ -63,6 +48,8 @@ class TargetLog:
             gone = removed + [action.path for action in added]
             self._files = self._files.after(gone, map(_target_file, added))
             self._version += 1
+        if self._files.foreign_files:
+            self._files = self._files.knowing_copies(source_paths())
         return self._files
 
 

@@ -125,14 +125,11 @@ class SupportsShipping(SupportsCopies, Protocol):
     def with_columns(self, schema: str) -> Sink:
         """Return the target as it will be after a commit that sets the columns of `schema` (JSON)."""
 
-    def target_files(self) -> TargetFiles:
-        """Return the files of the newest version, by the source file that each of them copies."""
-
-    def unknown_files(self, source_paths: Callable[[], Iterable[str]]) -> tuple[str, ...]:
-        """Return the files of the last `target_files` that are no copies, and of which the source has no copy either.
+    def target_files(self, source_paths: Callable[[], Iterable[str]]) -> TargetFiles:
+        """Return the files of the newest version, by the source file that each of them copies.
 
         Args:
-            source_paths: Reads the paths of the source's files; called only if a file is no copy.
+            source_paths: Reads the paths of the source's files; called only if a file of the target is no copy.
         """
 
 

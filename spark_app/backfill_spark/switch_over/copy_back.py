@@ -75,12 +75,15 @@ class CopyBack:
         self.commits = 0
 
     def catch_up(self) -> CopiedBack | Stop:
-        """Copy until the source holds the target's newest version; return the reason if another command ends the copy back.
+        """Copy until the source holds the target's present version; return the reason if another command ends the copy back.
+
+        Versions that other writers add meanwhile are left to the next call.
 
         Raises:
             ReverseEndedError: the source cannot follow the target any more.
             BackfillError: a table cannot be read or written; its class shows whether a retry may help.
         """
+        goal = self._tables.target.head().version
         while True:
             self._check()
             head = self._tables.source.head()
@@ -91,15 +94,15 @@ class CopyBack:
             stored = transaction_of(self._spark, head.path, app_id(self._mark))
             self.reached = max(self.reached, -1 if stored is None else stored)
             target = self._tables.target.head()
-            if target.version == self.reached:
+            if target.version < self.reached:
+                raise self._ended(f"{target.path} was replaced by another table")
+            if self.reached >= goal:
                 return CopiedBack(head.path, target.path, self.reached, head.version, self.commits)
             self._copy(head, target)
 
     def _copy(self, head: TableHead, target: TableHead) -> None:
         """Copy some versions of the target, and try to add the commit after `head`."""
         self._check_reversible(head, target)
-        if target.version < self.reached:
-            raise self._ended(f"{target.path} was replaced by another table")
         versions = beginning(self._versions(head, target), bytes_max=BYTES_MAX)
         upto, step = versions[-1].version, self._files.newest().step(fold(versions))
         self._check_step(step)
@@ -117,7 +120,7 @@ class CopyBack:
         self._checkpoint(head, entry.version)
 
     def _commits(self, head: TableHead) -> tuple[SourceCommit, ...]:
-        """Return the commits of the source that nobody has judged yet, in order."""
+        """Return the commits of the source that no copy back has judged yet, in order."""
         if self._judged >= 0:
             return tuple(self._commit(head, version) for version in range(self._judged + 1, head.version + 1))
         commits: list[SourceCommit] = []

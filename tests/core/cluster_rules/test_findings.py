@@ -140,6 +140,13 @@ class TestAFlip:
         assert "runs an executable" in refused["spec.switch.flip.type"]
         assert not allowed
 
+    def test_a_source_that_follows_the_target_is_refused(self) -> None:
+        """No process of the operator copies back after the flip."""
+        refused = found(switch={"keepSource": "Following"}, strategy={"type": "Replica"}, after="Follow")
+
+        assert list(refused) == ["spec.switch.keepSource"]
+        assert "not possible on a cluster" in refused["spec.switch.keepSource"]
+
 
 class TestScratch:
     """An administrator who allows no claims allows none by another field."""

@@ -1,13 +1,17 @@
 """The source's side of a copy back: whatever dies or writes, the source equals the version of the target that its log names."""
 
+import json
 import random
+from dataclasses import replace
 
 import pytest
 from support.switch_over.copy_world import REQUEST, CopyWorld
 
-from backfill_core.copy_back.following import Stop, adopt_step, wait_s
+from backfill_core.copy_back.following import Stop, adopt_step, app_id, copy_entry, wait_s
 from backfill_core.errors import ReverseEndedError, SwitchBlockedError
 from backfill_core.source_fence.fence import LogEntry, Open
+from backfill_core.source_fence.table_protocol import TableProtocol
+from backfill_core.switch_over.mark import Mark
 
 from support.source_fence.memory_log import table_head  # isort: skip
 
@@ -49,7 +53,7 @@ class TestTwoProcesses:
 
 
 class TestOthers:
-    """The source is an equal copy only as long as nobody else changes it."""
+    """The source is an equal copy only as long as no other writer changes it."""
 
     @pytest.mark.parametrize("copied", [False, True])
     def test_a_foreign_commit_ends_it_by_name_now_and_after_each_start(self, copied):
@@ -128,6 +132,25 @@ class TestTheTargetAfterAnUndo:
         assert isinstance(adopt_step(fenced, REQUEST, application="backfill-x", stored=8, version=8), Open)
         with pytest.raises(SwitchBlockedError, match="was lifted during the undo"):
             adopt_step(table_head(), REQUEST, application="backfill-x", stored=3, version=8)
+
+
+class TestAnEntry:
+    def test_has_a_growing_time_before_all_else_if_the_table_needs_it(self):
+        """Readers search versions by it, and reject a commit without it."""
+        properties = {"delta.enableInCommitTimestamps": "true"}
+        plain = table_head(TableProtocol(3, 7, (), ("inCommitTimestamp",)), properties)
+        head = replace(plain, timestamp_ms=REQUEST.now_ms + 50)
+        mark = Mark("Switched", 3, "/lake/v2", 7, "{}", "{}", "", "t")
+
+        entry = copy_entry(head, REQUEST, mark, upto=9, files=['{"add":{}}'])
+        without = copy_entry(table_head(), REQUEST, mark, upto=9, files=[])
+
+        first, second, last = map(json.loads, entry.lines)
+        assert next(iter(first["commitInfo"].items())) == ("inCommitTimestamp", REQUEST.now_ms + 51)
+        assert second["txn"] == {"appId": app_id(mark), "version": 9, "lastUpdated": REQUEST.now_ms}
+        assert last == {"add": {}}
+        assert entry.version == head.version + 1
+        assert "inCommitTimestamp" not in without.lines[0]
 
 
 class TestTheWait:

@@ -14,7 +14,12 @@ from backfill_core.source_fence.table_protocol import TableProtocol
 
 def column(name="id", kind="long", *, nullable=True, **metadata):
     """Return a column of a schema."""
-    return {"name": name, "type": kind, "nullable": nullable, "metadata": {f"delta.{k}": v for k, v in metadata.items()}}
+    return {
+        "name": name,
+        "type": kind,
+        "nullable": nullable,
+        "metadata": {f"delta.{k}": v for k, v in metadata.items()},
+    }
 
 
 def table(*columns, features=None, properties=None, partitions=()):

@@ -17,6 +17,7 @@ OPEN = Findings(
     source=table_head(), target=replace(table_head(), path="/lake/v2"), job="shop/orders", behind=1, lag_s=2.0, key_proven=True,
     name="/lake/orders", has_name=True, receipt_s=1.0, receipt_age_s=60.0,
 )  # fmt: skip
+FOLLOWING = {"switch": {"keepSource": "Following"}}
 FENCED = after_entry(OPEN.target, fence_step(OPEN.target, REQUEST))
 
 
@@ -30,6 +31,18 @@ class TestASpec:
                 {"target": {"writeMode": "Changelog"}},
                 "spec.target.delta.writeMode: a changelog has a row for each change",
             ),
+            (
+                FOLLOWING,
+                "spec.switch.keepSource: Following copies whole files back, which strategy Snapshot does not copy",
+            ),
+            (
+                FOLLOWING | {"strategy": {"type": "Replica"}, "transform": {"select": ["id"]}},
+                "needs equal tables, and spec.transform.select changes the rows",
+            ),
+            (
+                FOLLOWING | {"strategy": {"type": "Replica"}, "transform": {"where": "id > 0"}},
+                "needs equal tables, and spec.transform.where changes the rows",
+            ),
         ],
     )
     def test_that_cannot_be_switched_over_is_refused_by_its_field(self, spec, message):
@@ -40,8 +53,9 @@ class TestASpec:
         assert message in refused.value.message
 
     def test_that_follows_is_accepted(self):
-        """The strategy does not matter."""
+        """The strategy matters only for a source that follows."""
         check_spec(job("/s", "/t", after="Follow").spec)
+        check_spec(job("/s", "/t", after="Follow", **FOLLOWING, strategy={"type": "Replica"}).spec)
 
 
 class TestObstacles:
@@ -58,6 +72,7 @@ class TestObstacles:
             ),
             ({"name": "/lake/elsewhere"}, "the name points to /lake/elsewhere, not to the source /lake/orders"),
             ({"name": None}, "the name points to no folder"),
+            ({"irreversible": "the columns differ"}, "spec.switch.keepSource: Following is not possible: the columns"),
         ],
     )
     def test_each_is_named_with_its_values(self, change, message):

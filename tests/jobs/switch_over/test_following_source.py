@@ -1,6 +1,8 @@
 """After a switch-over the old source follows the target, and an undo loses no write to the target."""
 
+import json
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ def moved(spark, tmp_path):
     def make(kind=None, **spec):
         source, target = str(tmp_path / "orders"), str(tmp_path / "orders_v2")
         if kind is None:
-            make_orders(spark, source, 100, files=2)
+            make_orders(spark, source, 100, files=2, **{"delta.checkpointInterval": "2"})
         else:
             make_kind(spark, source, kind)
         name, flip = make_name(tmp_path, source)
@@ -91,7 +93,7 @@ class TestASourceThatFollows:
     def test_gets_each_change_of_the_target_and_an_undo_keeps_them(self, spark, tmp_path, moved):
         """Appends, updates and deletions of another engine; afterwards the job follows the source as before."""
         job, name, source, target = moved()
-        job.switch(spark)
+        fenced = job.switch(spark).fence.version
 
         with FollowingBack(spark, job) as back:
             other_engine.insert(target, "SELECT * REPLACE (CAST(5000 AS BIGINT) AS id) FROM now LIMIT 1")
@@ -100,11 +102,20 @@ class TestASourceThatFollows:
             newest = head_actions(spark, target).version
             back.until(lambda state: state.version >= newest)
             assert ids_in(source) == ids_in(target) == sorted({*range(100)} - {9} | {5000})
+            last = json.loads(Path(source, "_delta_log", "_last_checkpoint").read_text())["version"]
+            assert last > fenced
             assert FENCED in head_actions(spark, source).protocol["writerFeatures"]
             other_engine.insert(target, "SELECT * REPLACE (CAST(5001 AS BIGINT) AS id) FROM now LIMIT 1")
             done = job.undo_switch(spark)
 
         assert (done.end, name.read_text(), back.error) == ("Undone", source, None)
+        feed = (
+            spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", fenced).load(source)
+        )
+        net = Counter()
+        for row in feed.select("id", "_change_type").collect():
+            net[row["id"]] += 1 if row["_change_type"] in ("insert", "update_postimage") else -1
+        assert {order: count for order, count in net.items() if count} == {9: -1, 5000: 1, 5001: 1}
         assert ids_in(source) == ids_in(target)
         assert 5001 in ids_in(source)
         properties = head_actions(spark, source).metadata["configuration"]
@@ -136,7 +147,9 @@ class TestASourceThatFollows:
 
         assert done.receipt.equal
         assert foreign_files(source, target) == foreign_files(target, source) == 0
-        rows = [sorted(map(tuple, spark.read.format("delta").load(path).collect()), key=str) for path in (source, target)]
+        rows = [
+            sorted(map(tuple, spark.read.format("delta").load(path).collect()), key=str) for path in (source, target)
+        ]
         assert rows[0] == rows[1]
         assert ids_in(source) == ids_in(target) == [row[0] for row in sorted(rows[0])]
         spark.sql(f"DELETE FROM delta.`{source}` WHERE id % 10 = 1")

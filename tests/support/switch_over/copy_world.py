@@ -127,7 +127,9 @@ class CopyWorld:
             for file in logged.files:
                 files.pop(file.path, None)
             files |= {file.path: file for file in logged.files if hasattr(file, "vector")}
-        return {path: (self.target.contents[path], file.vector.rows if file.vector else 0) for path, file in files.items()}
+        return {
+            path: (self.target.contents[path], file.vector.rows if file.vector else 0) for path, file in files.items()
+        }
 
 
 def _line(kind, path, _):

@@ -19,8 +19,8 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     source, sink = ability(context.tables.source, SupportsLog), ability(context.tables.sink, SupportsShipping)
     crash_point("before_stage")
     versions = beginning(source.log_actions(work.after, work.upto), bytes_max=work.bytes_max)
-    files_now = sink.target_files()
-    check_known(sink.unknown_files(lambda: _paths_of(work.after, context)), sink.path)
+    files_now = sink.target_files(lambda: _paths_of(work.after, context))
+    check_known(files_now, sink.path)
     step = files_now.step(fold(versions))
     upto = versions[-1].version
     # A version with another layout is never combined with others.

@@ -239,16 +239,12 @@ class DeltaSink:
         other._cached = self._table.with_columns(schema)  # noqa: SLF001 - a copy of this one
         return other
 
-    def target_files(self) -> TargetFiles:
+    def target_files(self, source_paths: Callable[[], Iterable[str]]) -> TargetFiles:
         """See `SupportsShipping`."""
         try:
-            return self._log.newest()
+            return self._log.newest(source_paths)
         except LOG_ERRORS as error:
             raise explain_target(error, path=self.path, doing="reading the files of the target") from error
-
-    def unknown_files(self, source_paths: Callable[[], Iterable[str]]) -> tuple[str, ...]:
-        """See `SupportsShipping`."""
-        return self._log.unknown(source_paths)
 
     def folder_of(self, attempt: int, work_id: int, segment: int | None = None) -> str:
         """See `SupportsCopies`."""
