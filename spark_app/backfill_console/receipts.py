@@ -69,6 +69,12 @@ def receipt_rows(receipt: Receipt, head: SourceHead | None = None) -> list[Row]:
         Row("proof", f"{format_proof(receipt)}, digest {receipt.digest[:16]}"),
         Row("took", f"{receipt.seconds:.1f} s{taken}"),
     ]
+    undo = receipt.undo_version
+    rows += (
+        []
+        if undo is None
+        else [Row("undo", f"RESTORE TABLE to version {undo}; later changes of other writers are undone too")]
+    )
     return rows + _difference_rows(receipt)
 
 

@@ -31,6 +31,9 @@ OF_JOBS = (
 OF_PUBLICATIONS = ("before_publish", "after_publish")
 """The points that only a job with `publish: WhenComplete` or `WhenVerified` reaches."""
 
+OF_LIVE_TABLES = ("before_fill", "after_fill")
+"""The points that only a job which fills columns of a live table reaches."""
+
 OF_COMMANDS = (
     "before_log_entry",
     "after_log_entry",
@@ -38,12 +41,10 @@ OF_COMMANDS = (
     "after_repair",
     "before_switch_step",
     "after_switch_step",
-    "before_fill",
-    "after_fill",
 )
 """The points that only commands such as `backfill fence`, `repair` and `switch` reach."""
 
-CRASH_POINTS = OF_JOBS + OF_PUBLICATIONS + OF_COMMANDS
+CRASH_POINTS = OF_JOBS + OF_PUBLICATIONS + OF_LIVE_TABLES + OF_COMMANDS
 
 _armed: dict[str, int] = {}
 _lock = threading.Lock()

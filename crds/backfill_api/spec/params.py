@@ -45,6 +45,9 @@ class TargetAbility(StrEnum):
     SHIPPING = "SupportsShipping"
     """Files of the source can be added unchanged and removed again in one commit."""
 
+    IN_PLACE = "SupportsReplacing"
+    """Its files can be replaced one by one, while other writers change the table."""
+
     START_OVER = "SupportsStartOver"
     """All rows of an unfinished job can be removed again; not from a target that keeps other rows."""
 

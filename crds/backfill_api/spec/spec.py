@@ -14,7 +14,7 @@ from backfill_api.names import API_VERSION, DEFAULT_NAMESPACE, KIND
 from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
 from backfill_api.spec.auto_throttle import SpecThrottle
-from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, QueueName, Seconds, Sql
+from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, QueueName, Seconds
 from backfill_api.spec.order import Dependencies
 from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility
@@ -24,6 +24,8 @@ from backfill_api.spec.sources import Source
 from backfill_api.spec.strategies import Strategy
 from backfill_api.spec.switch import SwitchSpec, check_switch, switch_rules
 from backfill_api.spec.targets import Target
+from backfill_api.spec.transforms.filling import check_filling, filling_rules, fills
+from backfill_api.spec.transforms.transform import TransformSpec
 from backfill_api.status.status import BackfillStatus
 
 UNTIL_ALONE = "is the end of a limit, and the spec has none"
@@ -39,24 +41,12 @@ class Barrier(Model):
     """Commit at every n-th barrier only; for targets where a commit at each barrier is too many."""
 
 
-class TransformSpec(Model):
-    """Row-wise, deterministic transform; default: all rows and columns unchanged."""
-
-    model_config = cel(("self == oldSelf", "transform is immutable: make a new Backfill"))
-
-    select: Annotated[tuple[Sql, ...], Field(max_length=512)] = ()
-    """SQL expressions, one a column; empty: all columns."""
-
-    where: Sql | None = None
-    """SQL condition; a row that fails it is not in the target."""
-
-
 def _upserts() -> str:
     """Return the CEL expression that the target holds one row a key."""
     names = [f"self.target.{member_of(name)}" for name in Target.VARIANTS]
     mode = "(has({target}.writeMode) ? {target}.writeMode == 'Upsert' : {other})"
     other = f"!(self.source.type in {combinations.OF_OFFSETS})"
-    shipping = [strategy.name for strategy in Strategy.VARIANTS.values() if combinations.ships(strategy)]
+    shipping = [name for name, variant in Strategy.VARIANTS.items() if combinations.ships(variant) or fills(variant)]
     other += f" && !(self.strategy.type in {shipping})" if shipping else ""
     return " || ".join(f"(has({target}) && {mode.format(target=target, other=other)})" for target in names)
 
@@ -95,6 +85,7 @@ class BackfillSpec(Model):
             f"throttle.until {UNTIL_ALONE}",
         ),
         *combinations.rules(),
+        *filling_rules(),
         *refresh_rules(),
         *switch_rules(),
     )
@@ -203,12 +194,15 @@ class BackfillSpec(Model):
     @property
     def write_mode(self) -> Literal["Upsert", "Append", "Changelog"]:
         """Write mode of the target; default: `Append` for offsets or whole files, `Upsert` otherwise."""
-        appends = SourceAbility.OFFSETS in self.source.variant.abilities or combinations.ships(self.strategy.variant)
+        strategy = self.strategy.variant
+        offsets = SourceAbility.OFFSETS in self.source.variant.abilities
+        appends = offsets or combinations.ships(strategy) or fills(strategy)
         return self.target.params.write_mode or ("Append" if appends else "Upsert")
 
     @model_validator(mode="after")
     def _works_together(self) -> Self:
         combinations.check_combination(self.source, self.target, self.strategy, self.write_mode)
+        check_filling(self.source, self.target, self.strategy, self.transform, after=self.after, key=self.key)
         combinations.check_scope(self.target, self.after)
         combinations.check_changes_only(self.source, self.target, self.strategy, self.verify, self.switch.when)
         if self.throttle.bytes_per_second is not None:

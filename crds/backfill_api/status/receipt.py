@@ -102,6 +102,9 @@ class ReceiptSummary(Model):
     condition: Condition = ""
     """SQL condition for the target's rows in the vnodes that differ, at most the first 100 of them; empty: there is none."""
 
+    undo_version: Count | None = None
+    """Version to which RESTORE undoes a job that fills columns of its table, with later changes of other writers; absent: other jobs."""
+
     @property
     def equal(self) -> bool:
         """True if both sides are equal."""
@@ -237,6 +240,9 @@ class Receipt(Model):
     condition: Condition = ""
     """SQL condition for the target's rows in the vnodes that differ, at most the first 100 of them; empty: there is none."""
 
+    undo_version: Count | None = None
+    """Version to which RESTORE undoes a job that fills columns of its table, with later changes of other writers; absent: other jobs."""
+
     @property
     def equal(self) -> bool:
         """True if both sides are equal."""
@@ -265,4 +271,5 @@ class Receipt(Model):
             file_mismatches=len(self.files),
             mismatched_files=self.files[:FILES_SHOWN_MAX],
             condition=self.condition,
+            undo_version=self.undo_version,
         )

@@ -13,6 +13,7 @@ from typing import Self
 from backfill_core.in_place.files import LiveFile
 from backfill_core.log_shipping.actions import DeletionVector, FileAdded, FileRemoved
 from backfill_core.log_shipping.target_files import same_vector
+from backfill_core.protocol.work import StagedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +26,8 @@ class Replacement:
     keeps_order: bool = True
     """True if it has the same rows in the same order, deleted ones included, so that any deletion vector applies to it."""
 
-    handle: object = field(default=None, compare=False, repr=False)
-    """The staged file; opaque to the core."""
+    files: tuple[StagedFile, ...] = ()
+    """The staged files, each without a deletion vector; empty if the file has no visible row."""
 
 
 @dataclass(frozen=True, slots=True)

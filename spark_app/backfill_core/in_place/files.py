@@ -13,8 +13,8 @@ from typing import Final
 
 from backfill_core.log_shipping.actions import DeletionVector
 
-TAG: Final = "backfill.inPlace"
-"""Tag of a filled file; its value identifies the job and its expressions."""
+TAG: Final = "backfill.inPlace."
+"""Start of the tags of a filled file, one a column; the value identifies the expressions of the job."""
 
 
 APPENDS: Final = frozenset({"WRITE", "STREAMING UPDATE", "COPY INTO", "MERGE"})
@@ -49,7 +49,7 @@ class LiveFile:
 
     vector: DeletionVector | None = None
     tag: str = ""
-    """Value of `TAG`; empty if the file has none."""
+    """Value of the tags of all columns to fill; empty if it lacks one, or if they differ."""
 
     nulls: Mapping[str, int | None] = field(default_factory=dict)
     """Null counts of the columns to fill, deleted rows included; `None`, or no entry, if the log has no count."""
@@ -59,6 +59,14 @@ class LiveFile:
 
     appended_at: int | None = None
     """Version that added the file, if it holds only new rows (`is_append`); `None` if it may hold old ones, or is unknown."""
+
+    handle: object = field(default=None, compare=False, repr=False)
+    """The entry of the log; opaque to the core."""
+
+    @property
+    def visible(self) -> int:
+        """Rows that readers see; 0 if the log has no count."""
+        return max(0, (self.rows or 0) - (0 if self.vector is None else self.vector.rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from backfill_core.errors import InvalidTransformError, UnsupportedTargetFeatureError
+from backfill_core.protocol.replacement import find_obstacle
 from backfill_core.source_fence.fenceable import BY_CATALOG, ELSEWHERE
 from backfill_core.source_fence.table_protocol import FENCED
 
 ROW_TRACKING: Final = "delta.enablerowtracking"
 """Property in lower case, as Delta compares names."""
 
-APPEND_ONLY: Final = "delta.appendonly"
-CHANGE_FEED: Final = "delta.enablechangedatafeed"
+TAG_DIGITS: Final = 16
 ANOTHER_COLUMN: Final = "Fill another column."
 
 
@@ -33,12 +34,18 @@ class FillExpressions:
 
     @property
     def tag(self) -> str:
-        """Text that identifies the result of these expressions; other expressions need the files again."""
-        return "\n".join([*(f"{name} = {text}" for name, text in sorted(self.values.items())), self.where or ""])
+        """Tag of files with the results of these expressions; other expressions need the files again."""
+        text = "\n".join([*(f"{name} = {value}" for name, value in sorted(self.values.items())), self.where or ""])
+        return hashlib.sha256(text.encode()).hexdigest()[:TAG_DIGITS]
 
     def outputs(self, columns: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the SQL expression of each column of the table, in its order."""
-        return tuple(self._output(name) for name in columns)
+        """Return the SQL expression of each column of the table, in its order; columns that it lacks follow."""
+        added = (name for name in self.values if name not in columns)
+        return (*(self._output(name) for name in columns), *(self._added(name) for name in added))
+
+    def _added(self, name: str) -> str:
+        # A condition may read the column, which is null in every row.
+        return f"({self.values[name]}) AS {quoted_name(name)}"
 
     def _output(self, name: str) -> str:
         column = quoted_name(name)
@@ -87,17 +94,15 @@ def _check_features(table: TableToFill) -> None:
         raise _unsupported(table, "a fence", "Wait until the job lifts it, or lift it with `backfill unfence`.")
     for feature in sorted(table.features & (BY_CATALOG | ELSEWHERE)):
         raise _unsupported(table, f"the table feature {feature}", "Fill a table whose commits are files of its log.")
+    obstacle = find_obstacle(table.properties, removed=1, added=1)
+    if obstacle is not None:
+        raise _unsupported(table, f"{obstacle.name}, {obstacle.reason}", obstacle.hint)
     for name, text in table.properties.items():
         if text.strip().lower() != "true":
             continue
         if name.lower() == ROW_TRACKING:
             hint = "Use UPDATE, which keeps the row ids, or disable row tracking."
             raise _unsupported(table, f"row tracking ({name}), and a replaced file would get new row ids", hint)
-        if name.lower() == CHANGE_FEED:
-            hint = "Use UPDATE, which records its changes, or disable the change feed for the job."
-            raise _unsupported(table, f"a change feed ({name}), for which Delta Kernel replaces no files", hint)
-        if name.lower() == APPEND_ONLY:
-            raise _unsupported(table, f"{name}, and filled files replace others", "Unset the property for the job.")
 
 
 def _check_column(table: TableToFill, name: str) -> None:

@@ -1,12 +1,14 @@
 """Rounds over the newest version of a live table, until one finds no file to do.
 
-step            when                                                        the shell
+step            when                                                        then
 -------------   ---------------------------------------------------------   -------------------------------------------
-ListFiles       at the start, and after the last file of a round            lists the newest version, calls `listed`
-StageFiles      files of the round are left                                 computes them, calls `staged`
-CommitStaged    staged files are due                                        commits once, calls `committed`
-WaitUntil       the next commit would disturb writers, or files are in use  waits, and asks again
-Filled          a round found no file to do                                 ends
+ListFiles       at the start, and after the last file of a round            the newest version is listed: `listed`
+StageFiles      files of the round are left                                 they are computed: `staged`, or `lost`
+WaitUntil       files are in use, or staged ones wait for their commit      ask again
+Filled          a round found no file to do                                 the end
+
+`take_commit` returns the staged files at a barrier if their commit is due: `committed`. Meanwhile the next files are computed; foreign
+changes of such a commit also apply to them.
 
 A commit that removes a file makes a concurrent MERGE fail that read it. So commits keep a distance in which writers make
 `REWRITES_PER_COMMIT` changes, and files that a writer changed a short time ago come last, few at a time.
@@ -14,6 +16,7 @@ A commit that removes a file makes a concurrent MERGE fail that read it. So comm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -70,11 +73,11 @@ class Filled:
     version: int
 
 
-FillStep = ListFiles | StageFiles | CommitStaged | WaitUntil | Filled
+FillStep = ListFiles | StageFiles | WaitUntil | Filled
 
 
 class InPlaceRounds:
-    """State machine of one attempt; one step is in progress at a time."""
+    """State machine of one attempt; one listing or batch, and one commit, is in progress at a time."""
 
     def __init__(self, scope: FillScope) -> None:
         """Start with a listing; the log holds the progress of earlier attempts."""
@@ -88,45 +91,73 @@ class InPlaceRounds:
         self._cold: list[LiveFile] = []
         self._in_use: list[LiveFile] = []
         self._ready: list[Replacement] = []
+        self._committing: CommitStaged | None = None
+        self._missed: list[ForeignChanges] = []
+        """Foreign changes of commits since the batch in progress began."""
+
+        self.rows_seen = 0
+        """Visible rows of the newest listing."""
+
         self._since_ms = self._commit_ms = self._in_use_ms = 0
         self._bytes, self._few, self._backoff_ms = BYTES_FIRST, FILES_IN_USE, 0
 
     @property
+    def version(self) -> int | None:
+        """Version up to which foreign commits are checked; `None` before a listing."""
+        return self._version
+
+    @property
     def files_left(self) -> int:
         """Files to do of the current round, as far as they are known."""
-        return len(self._cold) + len(self._in_use) + len(self._ready)
+        return len(self._waiting)
+
+    @property
+    def _waiting(self) -> tuple[LiveFile, ...]:
+        """Files without a durable commit; those of a batch in progress are among them."""
+        committing = () if self._committing is None else self._committing.files
+        return (*self._cold, *self._in_use, *(file.replaced for file in (*self._ready, *committing)))
 
     @property
     def rows_left(self) -> int:
-        """Rows of `files_left`; files without a row count have none."""
-        waiting = (*self._cold, *self._in_use, *(file.replaced for file in self._ready))
-        return sum(file.rows or 0 for file in waiting)
+        """Visible rows of `files_left`; files without a row count have none."""
+        return sum(file.visible for file in self._waiting)
 
     # -------------------------------------------------------------- choosing
-    def next_step(self, now_ms: int) -> FillStep:
-        """Return the next step."""
+    def next_step(self, now_ms: int, *, rows_max: float = math.inf) -> FillStep:
+        """Return the next step; a batch has about `rows_max` rows, at least one file."""
+        commits = bool(self._ready) or self._committing is not None
+        if self._cold and self._may_stage and self._version is not None:
+            return StageFiles(self._batch(self._cold, FILES_MAX, rows_max))
+        if commits:
+            return WaitUntil(max(now_ms, self._commit_ms))
         if self._version is None:
             return ListFiles()
-        due = now_ms >= self._commit_ms
-        if self._ready and (due or not self._may_stage):
-            return CommitStaged(self._version, tuple(self._ready)) if due else WaitUntil(self._commit_ms)
-        if self._cold:
-            return StageFiles(self._batch(self._cold, FILES_MAX))
         if not self._in_use:
             return ListFiles() if self._listed_any else Filled(self._version)
         # Their results are committed at once, so they wait for the time of a commit before they are computed.
         ready_ms = max(self._commit_ms, self._in_use_ms)
-        return StageFiles(self._batch(self._in_use, self._few)) if now_ms >= ready_ms else WaitUntil(ready_ms)
+        batch = self._batch(self._in_use, self._few, rows_max)
+        return StageFiles(batch) if now_ms >= ready_ms else WaitUntil(ready_ms)
+
+    def take_commit(self, now_ms: int, *, early: bool = False) -> CommitStaged | None:
+        """Return the commit of all staged files; `None` if there are none, or if it is not due. `early` ignores the distance."""
+        due = early or now_ms >= self._commit_ms
+        if not (due and self._ready and self._committing is None and self._version is not None):
+            return None
+        self._committing, self._ready = CommitStaged(self._version, tuple(self._ready)), []
+        return self._committing
 
     @property
     def _may_stage(self) -> bool:
         staged = sum(file.replaced.bytes for file in self._ready)
-        return bool(self._cold) and staged < STAGED_BYTES_MAX and len(self._ready) < FILES_MAX
+        return staged < STAGED_BYTES_MAX and len(self._ready) < FILES_MAX
 
-    def _batch(self, files: Sequence[LiveFile], most: int) -> tuple[LiveFile, ...]:
+    def _batch(self, files: Sequence[LiveFile], most: int, rows_max: float) -> tuple[LiveFile, ...]:
         chosen: list[LiveFile] = []
+        size = rows = 0
         for file in files[:most]:
-            if chosen and sum(other.bytes for other in chosen) + file.bytes > self._bytes:
+            size, rows = size + file.bytes, rows + file.visible
+            if chosen and (size > self._bytes or rows > rows_max):
                 break
             chosen.append(file)
         return tuple(chosen)
@@ -139,28 +170,41 @@ class InPlaceRounds:
         self._cold = [file for file in to_do if file.changed_ms <= now_ms - QUIET_MS]
         self._in_use = [file for file in to_do if file.changed_ms > now_ms - QUIET_MS]
         self._listed_any = bool(to_do)
+        self.rows_seen = sum(file.visible for file in files)
         self.rounds += 1
 
-    def staged(self, batch: StageFiles, files: Sequence[Replacement]) -> None:
-        """Take the results of a batch; files without a result are found again by a later round."""
+    def begin(self) -> None:
+        """Begin the batch of the newest `StageFiles`; foreign changes from now on apply to its results."""
+        self._missed = []
+
+    def staged(self, batch: StageFiles, files: Sequence[Replacement]) -> Rebased:
+        """Take the results of a batch, and return which of them foreign commits left valid; a later round finds the other files again."""
         gone = {file.path for file in batch.files}
         self._cold = [file for file in self._cold if file.path not in gone]
         self._in_use = [file for file in self._in_use if file.path not in gone]
-        self._ready += files
+        kept, lost = tuple(files), list[Replacement]()
+        for foreign in self._missed:
+            result = rebased(kept, foreign)
+            kept, lost = result.kept, [*lost, *result.lost]
+        self._ready += kept
+        self.files_lost += len(lost)
+        return Rebased(kept, tuple(lost))
 
     def committed(self, version: int, foreign: ForeignChanges, now_ms: int) -> Rebased:
         """Take the result of a commit, and return which of its files it contains.
 
         Args:
-            version: Version of the commit; if it contains no file, the version up to which foreign commits were checked.
+            version: Version of the commit.
             foreign: Foreign changes since the version of the step.
             now_ms: Time of the commit in milliseconds.
         """
-        result = rebased(self._ready, foreign)
+        assert self._committing is not None
+        result, waiting = rebased(self._committing.files, foreign), rebased(self._ready, foreign)
+        self._committing, self._ready = None, list(waiting.kept)
+        self._missed.append(foreign)
         self.files_filled += len(result.kept)
-        self.rows_filled += sum(_visible(file.replaced) for file in result.kept)
-        self.files_lost += len(result.lost)
-        self._ready.clear()
+        self.rows_filled += sum(file.replaced.visible for file in result.kept)
+        self.files_lost += len(result.lost) + len(waiting.lost)
         self._keep_distance(foreign.rewrites, now_ms)
         self._resize(lost=len(result.lost), now_ms=now_ms)
         self._version = None if foreign.relaid else version
@@ -190,7 +234,3 @@ class InPlaceRounds:
         changed = [replace(now, changed_ms=now_ms) for file, now in cold if now is not None and now is not file]
         self._cold = [file for file, now in cold if now is file]
         self._in_use = [now for file in self._in_use if (now := foreign.current(file)) is not None] + changed
-
-
-def _visible(file: LiveFile) -> int:
-    return (file.rows or 0) - (0 if file.vector is None else file.vector.rows)

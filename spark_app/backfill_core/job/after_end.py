@@ -33,9 +33,12 @@ from backfill_core.errors import (
     SourceReplacedError,
 )
 from backfill_core.job.state import JobState
+from backfill_core.pacing.open_transactions import describe_cut_off
+from backfill_core.protocol.actions import Finish
 from backfill_core.protocol.after_end import Unmet, unmet_after_end
 from backfill_core.protocol.events import Head
 from backfill_core.protocol.receipt import TableReceipt
+from backfill_core.protocol.strategy import StrategyStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,21 @@ def decide_after_end(
     if unmet or _differs(head, state):
         return Continue()
     return Stay("UpToDate", "the source has nothing new since the job ended, so the refresh wrote nothing")
+
+
+CUT_OFF_HINT = (
+    "End these transactions. Then copy the missing records with another job: set partitionStartingOffsets to these offsets, and "
+    "set existingRows to Keep."
+)
+
+
+def finish_complete(status: StrategyStatus) -> Finish:
+    """Return the end of a complete job: its message names missing records, or the version to which RESTORE undoes the job."""
+    if status.cut_off:
+        return Finish("Complete", message=describe_cut_off(status.cut_off), hint=CUT_OFF_HINT)
+    undo = status.undo_version
+    message = f"RESTORE TABLE to version {undo} undoes the job, and later changes of other writers"
+    return Finish("Complete", message="" if undo is None else message)
 
 
 ALREADY_COMPLETE = "the job is already finished, as its state in the target records"

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backfill_core.errors import BackfillError
+from backfill_core.job.after_end import finish_complete
 from backfill_core.job.auto_pace import Barrier
 from backfill_core.job.commands import refused_of_bytes, refused_receipt, waits_for_no_barrier
 from backfill_core.job.commit import NOTHING, backoff_s
@@ -36,7 +37,6 @@ from backfill_core.job.sealing import AttemptActions
 from backfill_core.job.state import JobState
 from backfill_core.job.view import RetryWait
 from backfill_core.job.work_table import held_by
-from backfill_core.pacing.open_transactions import describe_cut_off
 from backfill_core.protocol.actions import Action, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.commands import Pause, Stop, VerifyNow
@@ -106,7 +106,8 @@ class Job(AttemptActions):
                 self._work.end(result.work_id)
                 self._failures = 0
                 if isinstance(result, Verified):
-                    self._on_verified(replace(result.receipt, verified_ms=now.wall_ms))
+                    undo = self._strategy.status.undo_version
+                    self._on_verified(replace(result.receipt, verified_ms=now.wall_ms, undo_version=undo))
                 else:
                     self._strategy.on(event, now)
                 return ()
@@ -191,7 +192,7 @@ class Job(AttemptActions):
     def _maybe_over(self, committed: JobState) -> tuple[Action, ...]:
         receipt = committed.receipt
         if committed.finished and isinstance(self.phase, Finishing):
-            return self._end(Finish("Complete", message=describe_cut_off(self._strategy.status.cut_off)))
+            return self._end(finish_complete(self._strategy.status))
         if receipt is None or receipt.equal:
             return ()
         return self._fail(self._commits.log.mismatch(receipt, self._settings.suspects))

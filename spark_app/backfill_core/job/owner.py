@@ -33,6 +33,9 @@ class Claim:
     begins: bool = False
     """True if the job has no state in the target yet."""
 
+    columns: frozenset[str] = frozenset()
+    """Columns that the job fills in rows of other writers; empty if it writes rows of its own."""
+
 
 def claims_in(domains: Mapping[str, str]) -> tuple[Claim, ...]:
     """Read the claims of all jobs that have a state among a table's domains; an unreadable state also counts as a claim."""
@@ -55,6 +58,12 @@ def check_claim(ours: Claim, claims: Iterable[Claim], *, path: str) -> None:
         TargetTakenError: the message contains the other job.
     """
     for other in _others(ours, claims):
+        both = sorted(ours.columns & other.columns)
+        if both:
+            raise TargetTakenError(
+                f"column {both[0]} of {path} is filled by job {other.job_id!r}, which is not finished; this is job {ours.job_id!r}.",
+                hint="Wait for that job, or abandon it with `backfill release --force`.",
+            )
         if other.shares is False or (ours.begins and not ours.shares):
             raise TargetTakenError(
                 f"{path} is filled by job {other.job_id!r}, which is not finished; this is job {ours.job_id!r}.",

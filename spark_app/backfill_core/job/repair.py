@@ -43,6 +43,11 @@ def check_repairable(spec: BackfillSpec, state: JobState) -> None:
             f"the job has no receipt: spec.verify is {spec.verify}.",
             hint="Set spec.verify: Final, and take one with `backfill run --refresh`. Then run the repair again.",
         )
+    if spec.transform.set:
+        raise NotRepairableError(
+            f"spec.strategy.type is {spec.strategy.type}: source and target are one table.",
+            hint="Fill the rows again with another jobId, and select them with transform.setWhere.",
+        )
     if isinstance(state.consumed, dict):
         raise NotRepairableError(
             f"spec.source.type is {spec.source.type}, whose records have offsets and no versions.",

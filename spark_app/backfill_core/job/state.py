@@ -258,6 +258,7 @@ def receipt_to_json(receipt: TableReceipt) -> dict[str, Any]:
         **({"source": receipt.source_position} if receipt.source_version is None else {}),
         **_files_to_json(receipt),
         **({} if receipt.basis is None else {"basis": list(astuple(receipt.basis))}),
+        **({} if receipt.undo_version is None else {"undo": receipt.undo_version}),
     }
 
 
@@ -304,6 +305,7 @@ def receipt_from_json(value: dict[str, Any]) -> TableReceipt:
         files=tuple(FileDifference(*map(str, file)) for file in value.get("files", ())),
         cut_off=tuple(_cut_off(*span) for span in value.get("cutOff", ())),
         basis=_basis(value.get("basis")),
+        undo_version=stored.optional_count("undo"),
     )
 
 

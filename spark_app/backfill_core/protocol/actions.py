@@ -99,7 +99,10 @@ class Finish:
     outcome: str
     error: BackfillError | None = None
     message: str = ""
-    """Message about a complete job that lacks something; empty if it lacks nothing."""
+    """Message about a complete job that lacks something, or that can be undone; empty otherwise."""
+
+    hint: str = ""
+    """Next step of the user, if it lacks something."""
 
 
 Action = StartWork | CancelWork | Seal | Acknowledge | PollSource | Finish

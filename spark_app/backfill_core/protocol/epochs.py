@@ -13,6 +13,11 @@ def txn_version(attempt: int, epoch: int) -> int:
     return attempt << 32 | epoch
 
 
+def attempt_of(txn: int) -> int:
+    """Return the attempt of a Delta transaction version."""
+    return txn >> 32
+
+
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """One epoch of one attempt; the barrier that closes it may commit under its transaction version."""

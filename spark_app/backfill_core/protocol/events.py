@@ -103,6 +103,8 @@ class Sealed:
     epoch: int
     table_version: int
     seconds: float
+    foreign: object = None
+    """Foreign changes that the commit was adapted to; only strategies that replace files of a live table read them."""
 
 
 @dataclass(frozen=True, slots=True)

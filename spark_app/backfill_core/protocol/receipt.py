@@ -165,6 +165,9 @@ class TableReceipt:
     basis: ReceiptBasis | None = None
     """`None` in receipts of earlier releases, and if the tables have no ids."""
 
+    undo_version: int | None = None
+    """Version to which RESTORE undoes the job; `None` if the job fills a target of its own."""
+
     @property
     def equal(self) -> bool:
         """True if both sides have the same multiset of rows and no copied file is damaged."""

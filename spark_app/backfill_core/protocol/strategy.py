@@ -209,11 +209,8 @@ class StrategyStatus:
     complete: bool
     """True if everything is durable that `after: Exit` requires."""
 
-    step: str
-    """Current step of the job (`job.steps`)."""
-
-    steps: tuple[str, ...]
-    """Earlier steps, in order."""
+    step: str  # the current step of the job (`job.steps`)
+    steps: tuple[str, ...]  # all of its steps, in order
 
     wants_commit: bool
     """True if a commit is needed now, before the next barrier."""
@@ -228,6 +225,9 @@ class StrategyStatus:
     """Error that the strategy found and that ends the job; `None` if there is none."""
 
     cut_off: tuple[OffsetRange, ...] = ()
+    undo_version: int | None = None
+    """Version before the job's first change of a table that had rows; `None` if the job fills a target of its own."""
+
     holds_source: bool = False
     """True if a source with back-pressure must not make a new version now. A Delta table has none (ADR 0028)."""
 

@@ -84,6 +84,7 @@ def to_api_receipt(receipt: TableReceipt) -> api.Receipt:
         rows_by_rows=receipt.rows_by_rows,
         files=tuple(_to_api_file(file) for file in receipt.files[: api.FILES_MAX]),
         condition=receipt.condition,
+        undo_version=receipt.undo_version,
     )
 
 

@@ -37,7 +37,7 @@ from backfill_spark.jvm.thread_priority import CopyPriority
 from backfill_spark.jvm.workers import Workers
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.abilities import ability
-from backfill_spark.ports.committer import HidesRows, SupportsColumns
+from backfill_spark.ports.committer import HidesRows, SealedCommit, SupportsColumns
 from backfill_spark.ports.sink import Sink, SupportsPublication
 from backfill_spark.records.quarantine import no_quarantine
 from backfill_spark.runners.runner import WorkRunner, discover
@@ -214,19 +214,20 @@ class SparkActionExecutor:
         if isinstance(sink, SupportsPublication):
             sink.drop_manifest()
 
-    def seal(self, action: Seal) -> int:
+    def seal(self, action: Seal) -> SealedCommit:
         """Commit to the target, then commit the announced bad records. The transaction version identifies a commit whose answer was lost."""
         activate(self._tables.spark)
         if action.files:
             self._tables.sink.check_staged(action.files)
-        version = self._commit(action)
-        self._has_other_columns = self._has_other_columns or (action.columns is not None and action.columns.reopens)
+        sealed = self._commit(action)
+        reopens = sealed.outdates or (action.columns is not None and action.columns.reopens)
+        self._has_other_columns = self._has_other_columns or reopens
         if action.quarantine is not None:
             self._commit_bad_records(action.quarantine)
         self._ledger.unsealed.difference_update(file.path for file in action.files)
         with self._lock:
-            self._sealed.append(version)
-        return version
+            self._sealed.append(sealed.version)
+        return sealed
 
     def _commit_bad_records(self, announced: AnnouncedRecords) -> None:
         quarantine = self._tables.quarantine
@@ -236,40 +237,40 @@ class SparkActionExecutor:
         quarantine.commit(announced)
         crash_point("after_quarantine")
 
-    def _commit(self, action: Seal) -> int:
+    def _commit(self, action: Seal) -> SealedCommit:
         committer = self._tables.committer
         try:
             if action.fences:
                 claim, opened = self._job.claim, self._job.stored
-                return committer.fence(action.txn_version, action.state, opened=opened, claim=claim).version
+                return committer.fence(action.txn_version, action.state, opened=opened, claim=claim)
             if action.state_only_after is not None:
-                return committer.replace_state(action.state_only_after, action.state).version
+                return committer.replace_state(action.state_only_after, action.state)
             if action.manifest is not None:
                 hiding = ability(committer, HidesRows)
                 staged = (action.txn_version, action.files, action.state, action.manifest)
-                return hiding.seal_staged(*staged, scope_pin=action.scope_pin).version
+                return hiding.seal_staged(*staged, scope_pin=action.scope_pin)
             if action.publishes is not None:
                 return self._publish(ability(committer, HidesRows), action, action.publishes)
             given = (action.txn_version, action.files, action.state)
             sealing = committer
             if action.columns is not None:
                 sealing = ability(committer, SupportsColumns).with_columns(action.columns)
-            return sealing.seal(*given, compared=action.compared, removed=action.removed).version
+            return sealing.seal(*given, compared=action.compared, removed=action.removed)
         except BackfillError:
             stored = committer.read_state()
             # A MERGE may have committed after a state-only commit that ran concurrently with it.
             committed = stored.txn_version == action.txn_version or action.state_only_after is not None
             if committed and stored.text == action.state:
-                return stored.table_version
+                return SealedCommit(stored.table_version)
             raise
 
-    def _publish(self, committer: HidesRows, action: Seal, parts: Sequence[ManifestPart]) -> int:
+    def _publish(self, committer: HidesRows, action: Seal, parts: Sequence[ManifestPart]) -> SealedCommit:
         crash_point("before_publish")
         shared = bool(self._job.claim.shares)
         state, pin = action.state, action.scope_pin
-        version = committer.publish(action.txn_version, state, parts, shared=shared, scope_pin=pin).version
+        sealed = committer.publish(action.txn_version, state, parts, shared=shared, scope_pin=pin)
         crash_point("after_publish")
-        return version
+        return sealed
 
     def after_seal(self) -> tuple[Event, ...]:
         """Run the hooks of past commits (checkpoints, checksums), and detect foreign commits between ours."""

@@ -38,6 +38,7 @@ from backfill_core.pacing.executor_losses import ExecutorLosses
 from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import attempt_of
 from backfill_core.protocol.publication import Publish
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.source_fence.hold import is_last
@@ -61,16 +62,12 @@ from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.session import executors_removed, executors_there
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.opening.warm_up import start_warm_ups
+from backfill_spark.ports.sink import LiveTarget
 from backfill_spark.settings import DriverSettings, lineage_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-CUT_OFF_HINT = (
-    "End these transactions. Then copy the missing records with another job: set partitionStartingOffsets to these offsets, and "
-    "set existingRows to Keep."
-)
 
 REOPENED_MAX = 3
 """Maximum number of times that an attempt opens the tables again. A killed process has at most one commit in flight, so three are enough."""
@@ -355,14 +352,13 @@ class _Attempt:
         head = None
         with suppress(BackfillError):  # the job is complete even if the source is gone
             head = newest_of_open_source(self._job, view.strategy.consumed)
-        hint = CUT_OFF_HINT if finish.message else ""
         refresh, strategy = view.refresh, view.strategy
         refreshed = (
             "" if refresh is None else refresh.describe(strategy.consumed, view.changes_done, self._format_position)
         )
         message = "; ".join(filter(None, (refreshed, finish.message)))
         return RunOutcome(
-            "Complete", EXIT_COMPLETE, "Complete", message, hint, self._progress, view.receipt, source_head=head
+            "Complete", EXIT_COMPLETE, "Complete", message, finish.hint, self._progress, view.receipt, source_head=head
         )
 
 
@@ -370,7 +366,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     """Return the initial state of the attempt: the stored state with the current spec's settings."""
     backfill, spec = opened.backfill, opened.backfill.spec
     state = opened.state or JobState(
-        job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=0, epoch=0, strategy=spec.strategy.type,
+        job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=_attempts_before(opened), epoch=0, strategy=spec.strategy.type,
         publication=first_publication(spec, opened.stored.table_version), created_target=opened.stored.table_version < 0,
     )  # fmt: skip
     paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
@@ -390,6 +386,12 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         spec_fields=backfill.spec_fields,
         driver=secrets.token_hex(8),
     )
+
+
+def _attempts_before(opened: OpenedJob) -> int:
+    """Return the number of the newest attempt without a state: the log of a live table, which stores it, may be cleaned."""
+    live = isinstance(opened.tables.sink, LiveTarget)
+    return attempt_of(opened.stored.txn_version) if live and opened.stored.txn_version is not None else 0
 
 
 def _failed(error: BackfillError, progress: Progress | None, receipt: TableReceipt | None) -> RunOutcome:

@@ -30,6 +30,7 @@ from backfill_core.protocol.events import (
 )
 from backfill_core.protocol.work import Position, Work
 from backfill_spark.crash_points import crash_point
+from backfill_spark.ports.committer import SealedCommit
 
 OBSERVE_EVERY_S = 0.25
 
@@ -43,8 +44,8 @@ class ActionExecutor(Protocol):
     def cancel(self, work_id: int) -> None:
         """Request that work ends soon."""
 
-    def seal(self, action: Seal) -> int:
-        """Commit, and return the version of the table; the loop may pass the same action again."""
+    def seal(self, action: Seal) -> SealedCommit:
+        """Commit, and return the commit; the loop may pass the same action again."""
 
     def after_seal(self) -> tuple[Event, ...]:
         """Do the work after a commit that no barrier waits for (checkpoints); return events for the core."""
@@ -155,7 +156,7 @@ class Loop:
         began_s = time.monotonic()
         self._sealing = True
         try:
-            version = self._executor.seal(action)
+            sealed = self._executor.seal(action)
         except Exception as error:  # noqa: BLE001 - thread boundary: every error becomes an event
             self.put(SealFailed(action.epoch, self._executor.explain(error)))
             return
@@ -163,7 +164,7 @@ class Loop:
             self._sealing = False
         seconds = time.monotonic() - began_s
         crash_point("after_seal_commit")
-        self.put(Sealed(action.epoch, version, seconds))
+        self.put(Sealed(action.epoch, sealed.version, seconds, sealed.foreign))
         self._side.submit(self._after_seal)
 
     def _after_seal(self) -> None:

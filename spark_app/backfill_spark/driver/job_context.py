@@ -35,7 +35,7 @@ from backfill_spark.opening.key_scan import key_line
 from backfill_spark.opening.shipping import adopt_layout
 from backfill_spark.opening.source import PinnedSource, Start, in_order, open_source
 from backfill_spark.opening.tables import Tables
-from backfill_spark.opening.transform import transform_of
+from backfill_spark.opening.transform import transform_for, transform_of
 from backfill_spark.ports.abilities import ability, check_promises, closing
 from backfill_spark.ports.committer import Committer, StoredState
 from backfill_spark.ports.sink import Sink, SinkPlugin, SupportsStartOver
@@ -177,6 +177,7 @@ class JobContext:
             by_file, rows = isinstance(request, PinVersion), opened.rows
             warm_up(warm_ups(spec.transform.select or (), spec.transform.where, rows=rows, by_file=by_file))
             begins = self.state is None or start_over is not None
+            transform = transform_for(spec.transform, opened)
             transform = transform_of(transform, opened, _mode(self.backfill), spec.key, begins=begins)
             opened = in_order(opened, spec.strategy)
             line = key_line(source, spec, begins=self.state is None) if isinstance(request, ReadNewest) else None
@@ -278,7 +279,9 @@ def _look(spark: SparkSession, backfill: BackfillResource, plugins: Plugins) -> 
         if state is not None:
             _check_spec(spark, backfill, plugins, state)
         shares = backfill.spec.target.params.keeps_rows
-        claim = Claim(domain, backfill.job_id, shares, begins=state is None)
+        columns = frozenset(name.lower() for name in backfill.spec.transform.set)
+        shares = shares or bool(columns)
+        claim = Claim(domain, backfill.job_id, shares, begins=state is None, columns=columns)
         if state is None or not state.finished:
             check_claim(claim, stored.claims, path=sink.path)
     return JobContext(spark, backfill, plugins, sink, committer, stored, state, claim)

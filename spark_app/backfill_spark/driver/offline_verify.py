@@ -85,7 +85,11 @@ def verify_offline(
                 receipt = compared.receipt(epoch=state.epoch)
                 examples = compared.examples(receipt) if explain and not receipt.equal else []
             head = newest_of_open_source(job, status.position)
-        return to_api_receipt(replace(receipt, verified_ms=now().wall_ms)), examples, head
+        return (
+            to_api_receipt(replace(receipt, verified_ms=now().wall_ms, undo_version=status.undo_version)),
+            examples,
+            head,
+        )
 
 
 def newest_of_open_source(job: OpenedJob, position: Position) -> SourceHead:

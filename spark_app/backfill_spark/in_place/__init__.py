@@ -1,1 +1,1 @@
-"""Fills columns of a live table in place: opens it, stages filled copies of its files, and replaces the files. Rules are in `backfill_core.in_place`."""
+"""Files of a live table that a job fills, and the entries of the log that replace them. Rules are in `backfill_core.in_place`."""

@@ -2,11 +2,56 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import DataType, StructField, StructType
+
+from backfill_core.errors import InvalidTransformError
+from backfill_core.in_place.fillable import FillExpressions
 from backfill_spark.opening.source import OpenSource, SubscribedSource
 from backfill_spark.records.folding import folding
 from backfill_spark.records.parsing import parsing
+from backfill_spark.rows.columns import no_rows
+from backfill_spark.rows.row_wise import Fault, find_fault
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import WriteMode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from backfill_api.spec.transforms.transform import TransformSpec
+
+
+def transform_for(spec: TransformSpec, opened: OpenSource) -> Transform:
+    """Return the transform of a spec: its projection and filter, or the columns of the table with those that it fills.
+
+    Raises:
+        InvalidTransformError: an expression of `set` or `setWhere` is invalid; names the field.
+    """
+    if not spec.set:
+        return Transform(tuple(spec.select) or None, spec.where)
+    empty, names = opened.nothing(), tuple(opened.schema.names)
+    empty = no_rows(empty.sparkSession, empty.schema)
+    for name, text in spec.set.items():
+        _refuse(find_fault(empty, (text,), filters=False), f"spec.transform.set.{name}", text)
+    if spec.set_where is not None:
+        added = StructType(
+            [StructField(name, _type_of(empty, text)) for name, text in spec.set.items() if name not in names]
+        )
+        rows = no_rows(empty.sparkSession, StructType([*empty.schema.fields, *added.fields]))
+        _refuse(find_fault(rows, (spec.set_where,), filters=True), "spec.transform.setWhere", spec.set_where)
+    outputs = FillExpressions(spec.set, {}, spec.set_where).outputs(names)
+    columns = (*names, *(name for name in spec.set if name not in names))
+    return Transform(outputs, fields=tuple(f"spec.transform.set.{name}" for name in columns))
+
+
+def _type_of(empty: DataFrame, text: str) -> DataType:
+    return empty.selectExpr(f"({text}) AS x").schema["x"].dataType
+
+
+def _refuse(fault: Fault | None, field: str, text: str) -> None:
+    if fault is not None:
+        raise InvalidTransformError(f"{field} = {text!r}{fault.message}", hint=fault.hint)
 
 
 def transform_of(

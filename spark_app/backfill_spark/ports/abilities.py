@@ -8,7 +8,13 @@ from typing import TypeVar
 
 from backfill_api.spec.params import Ability
 from backfill_core.errors import InvalidSpecError
-from backfill_spark.ports.sink import SupportsMerge, SupportsSegments, SupportsShipping, SupportsStartOver
+from backfill_spark.ports.sink import (
+    SupportsMerge,
+    SupportsReplacing,
+    SupportsSegments,
+    SupportsShipping,
+    SupportsStartOver,
+)
 from backfill_spark.ports.source import (
     SupportsChanges,
     SupportsClose,
@@ -31,6 +37,7 @@ PROTOCOLS: dict[str, type] = {
         SupportsMerge,
         SupportsSegments,
         SupportsShipping,
+        SupportsReplacing,
         SupportsStartOver,
     )
 }

@@ -36,6 +36,11 @@ class SealedCommit:
     """A durable commit."""
 
     version: int
+    foreign: object = None
+    """Foreign changes that the commit was adapted to (`Sealed.foreign`)."""
+
+    outdates: bool = False
+    """True if other writers changed columns or features before it: the attempt must open the tables again."""
 
 
 class Committer(Protocol):
@@ -146,6 +151,14 @@ class SupportsColumns(Protocol):
 
     def with_columns(self, columns: NewColumns) -> Committer:
         """Return a committer that measures files with the new columns, and whose `seal` sets them in the same commit."""
+
+
+@runtime_checkable
+class CompletesEntries(Protocol):
+    """A committer of a table whose files a job replaces; see `ports.sink.LiveTarget`."""
+
+    def with_lines(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
+        """Return measured files with their complete entries of the log."""
 
 
 @runtime_checkable

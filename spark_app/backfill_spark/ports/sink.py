@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from backfill_api.status.plan import PlannedTarget
 from backfill_core.errors import BackfillError
 from backfill_core.file_copies.facts import TableFacts
+from backfill_core.in_place.files import LiveFile
 from backfill_core.protocol.publication import ManifestPart
 from backfill_core.protocol.removal import TargetEvidence
 from backfill_core.protocol.work import RemovedFile, StagedFile
@@ -131,6 +132,28 @@ class SupportsShipping(SupportsCopies, Protocol):
         Args:
             source_paths: Reads the paths of the source's files; called only if a file of the target is no copy.
         """
+
+
+@runtime_checkable
+class SupportsReplacing(SupportsCopies, Protocol):
+    """A sink whose files can be replaced one by one, while other writers change the table; a job then opens it as a `LiveTarget`."""
+
+    def stage_of(self, rows: DataFrame, folder: str, *, attempt: int, work_id: int) -> list[str]:
+        """Write rows like `stage`, into the subfolder `folder` of the work's folder."""
+
+
+@runtime_checkable
+class LiveTarget(SupportsReplacing, Protocol):
+    """A table that is also the source: a job fills columns of its rows while other writers use it."""
+
+    def live_files(self) -> tuple[int, list[LiveFile], int | None]:
+        """Return the newest version, its files, and the version from which on writers fill the columns of their own rows."""
+
+    def files_to_fill(self, version: int) -> list[str]:
+        """Return the `add` actions of a version's files, without those of writers that fill the columns themselves."""
+
+    def filled_files(self, version: int) -> list[str]:
+        """Return those of `files_to_fill` that the job need not fill, or has filled."""
 
 
 @runtime_checkable

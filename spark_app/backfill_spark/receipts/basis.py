@@ -28,7 +28,14 @@ def basis_of(tables: Tables, source_version: int | None, target_version: int) ->
     except LOG_ERRORS:
         return None
     columns = [(table.schema, table.partitions) for table in (of_source, of_target)]
-    transform = [list(spec.transform.select or ()), spec.transform.where, list(tables.key), spec.write_mode]
+    transform: list[object] = [
+        list(spec.transform.select or ()),
+        spec.transform.where,
+        list(tables.key),
+        spec.write_mode,
+    ]
+    if spec.transform.set:
+        transform += [sorted(map(list, spec.transform.set.items())), spec.transform.set_where]
     return ReceiptBasis(of_source.table_id, of_target.table_id, _hash(columns), _hash(transform))
 
 

@@ -19,8 +19,9 @@ from backfill_core.protocol.work import Covered, Position
 from backfill_spark.delta.types import quoted
 from backfill_spark.opening.source import PinnedSource
 from backfill_spark.ports.abilities import ability
-from backfill_spark.ports.sink import SupportsPublication
-from backfill_spark.ports.source import version_of
+from backfill_spark.ports.compared import ComparedRows
+from backfill_spark.ports.sink import LiveTarget, SupportsPublication
+from backfill_spark.ports.source import SupportsFiles, version_of
 from backfill_spark.receipts.basis import basis_of
 from backfill_spark.receipts.file_digests import FileProof, misstated_files
 from backfill_spark.receipts.partition_sums import Tallies, place_columns, tallied, target_tally
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from backfill_spark.opening.tables import Tables
-    from backfill_spark.ports.compared import ComparedRows
     from backfill_spark.ports.sink import Sink
     from backfill_spark.rows.transform import Transform
     from backfill_spark.rows.write_modes import WriteMode
@@ -80,6 +80,9 @@ class TableComparison:
 
     scope: str | None = None
     """Condition on the target's rows that are compared; `None` compares all of them."""
+
+    target_rows: DataFrame | None = None
+    """Rows of the target; `None` for all rows of `read_version`."""
 
     cut_off: tuple[OffsetRange, ...] = ()
     """Offsets of the source that open transactions hide from every reader of committed records."""
@@ -207,7 +210,8 @@ class TableComparison:
 
     def sides(self) -> Sides:
         """Return the rows that are compared as rows; `None` if files prove everything. Lazy, but copied files are read back."""
-        source, target = self.source.rows, self.sink.at(self.read_version)
+        source = self.source.rows
+        target = self.sink.at(self.read_version) if self.target_rows is None else self.target_rows
         target = target if self.scope is None else target.where(self.scope)
         if self.transform.where is not None and self.source.files is not None:
             # Reads every file: a filter in the query would skip files whose wrong statistics exclude rows that they contain.
@@ -218,6 +222,17 @@ class TableComparison:
                 return None
             source, target = rest
         return self.sink.as_stored(self.transform.apply(source)), target
+
+
+def _compared(tables: Tables, position: Position, covered: Covered) -> ComparedRows:
+    """Return the rows of the source; of a live table those in files that the job fills, and until all are filled, in filled ones."""
+    live = tables.sink
+    if not isinstance(live, LiveTarget):
+        prefix = tables.row_offsets if isinstance(tables.opened, PinnedSource) else ()
+        return tables.opened.compared(position, covered, prefix)
+    actions = live.files_to_fill(position) if covered is None else live.filled_files(position)
+    rows = ability(tables.source, SupportsFiles).rows_of(actions, position)
+    return ComparedRows(rows, rows.count, None if covered is None else tables.opened.rows)
 
 
 def compare(
@@ -247,21 +262,23 @@ def compare(
         statistics: Compare the statistics of all files of the target with the files' values; implied by `by_rows`.
         read_back: Files of the target that this process has proven already; their bytes are not read again.
     """
-    prefix = tables.row_offsets if isinstance(tables.opened, PinnedSource) else ()
-    source = tables.opened.compared(position, covered, prefix)
+    live = isinstance(tables.sink, LiveTarget)
+    # Source and target are then one version of one table: filled rows do not change if they are computed again.
+    target_version = position if live else target_version
+    source = _compared(tables, position, covered)
     by_rows = by_rows or tables.spec.verify == "FinalByRows"
     scope = tables.spec.target.params.scope  # the other rows and files of the target are not from this job
+    by_files, statistics = not (by_rows or scope or live or staged is not None), statistics or (by_rows and not scope)
     read = tables.sink, target_version
     if staged is not None:
         read = ability(tables.sink, SupportsPublication).staged_table(staged, target_version)
         tables = replace(tables, sink=read[0])
     return TableComparison(
         source=source,
-        files=None
-        if by_rows or scope or staged is not None
-        else FileProof.of(tables, source.files, target_version, read_back),
-        misstated=(lambda: misstated_files(tables, read[1])) if statistics or (by_rows and not scope) else None,
+        files=FileProof.of(tables, source.files, target_version, read_back) if by_files else None,
+        misstated=(lambda: misstated_files(tables, read[1])) if statistics else None,
         scope=scope if staged is None else None,
+        target_rows=source.rows if live else None,
         check=check,
         sink=tables.sink,
         transform=tables.transform,

@@ -12,7 +12,7 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from backfill_api.spec.spec import TransformSpec
+from backfill_api.spec.transforms.transform import TransformSpec
 from backfill_core.errors import InvalidTransformError, JavaMissingError
 from backfill_spark.jvm.class_archive import SPARK_JARS
 from backfill_spark.jvm.errors import JAVA_ERRORS
@@ -31,6 +31,8 @@ def check_sql(transform: TransformSpec, settings: DriverSettings) -> str:
     """
     fields = [(f"spec.transform.select[{number}]", text) for number, text in enumerate(transform.select)]
     fields += [("spec.transform.where", transform.where)] if transform.where else []
+    fields += [(f"spec.transform.set.{name}", text) for name, text in transform.set.items()]
+    fields += [("spec.transform.setWhere", transform.set_where)] if transform.set_where else []
     if not fields:
         return ""
     try:

@@ -45,6 +45,8 @@ class Transform:
 
     select: tuple[str, ...] | None = None
     where: str | None = None
+    fields: tuple[str, ...] = ()
+    """Field of the spec of each expression, for messages; empty: those of `select`."""
 
     def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
         """Filter, then project; keeps the internal columns `kept` too. Lazy."""
@@ -135,7 +137,9 @@ class Transform:
         failure = row_failure(error)
         if failure is None or (self.select is None and self.where is None):
             return None
-        fields = {f"spec.transform.select[{index}]": text for index, text in enumerate(self.select or ())}
+        texts = self.select or ()
+        names = self.fields or tuple(f"spec.transform.select[{index}]" for index in range(len(texts)))
+        fields = dict(zip(names, texts, strict=True))
         if self.where is not None:
             fields["spec.transform.where"] = self.where
         blamed = [f"{name} = {text!r}" for name, text in fields.items() if failure.sql and failure.sql in text]

@@ -25,8 +25,8 @@ class TestATable:
             ({"features": frozenset({"backfill.fenced"})}, "a fence"),
             ({"features": frozenset({"catalogManaged"})}, "catalogManaged"),
             ({"properties": {"delta.enableRowTracking": "true"}}, "row tracking"),
-            ({"properties": {"delta.enableChangeDataFeed": "true"}}, "a change feed"),
-            ({"properties": {"DELTA.appendOnly": " TRUE"}}, "appendOnly"),
+            ({"properties": {"delta.enableChangeDataFeed": "true"}}, "enableChangeDataFeed, for which"),
+            ({"properties": {"DELTA.appendOnly": " TRUE"}}, "appendOnly, which forbids"),
         ],
     )
     def test_is_refused_with_the_feature(self, fields, named):

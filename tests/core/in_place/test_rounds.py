@@ -9,7 +9,6 @@ from backfill_core.in_place.rounds import (
     DISTANCE_MAX_MS,
     QUIET_MS,
     REWRITES_PER_COMMIT,
-    CommitStaged,
     Filled,
     InPlaceRounds,
     ListFiles,
@@ -39,8 +38,15 @@ def staged(rounds, now_ms=NOW_MS):
     """Stage the next batch; return its paths."""
     step = rounds.next_step(now_ms)
     assert isinstance(step, StageFiles)
+    rounds.begin()
     rounds.staged(step, [Replacement(file) for file in step.files])
     return [file.path for file in step.files]
+
+
+def committed(rounds, foreign=None, now_ms=NOW_MS, version=8):
+    """Take the commit that is due, and answer it."""
+    assert rounds.take_commit(now_ms) is not None
+    return rounds.committed(version, foreign or ForeignChanges(), now_ms)
 
 
 def rewritten(*paths, versions=1):
@@ -97,8 +103,8 @@ class TestARound:
         rounds = rounds_of(file("x"))
         staged(rounds)
 
-        assert isinstance(rounds.next_step(NOW_MS), CommitStaged)
-        rounds.committed(8, ForeignChanges(), NOW_MS)
+        assert isinstance(rounds.next_step(NOW_MS), WaitUntil)
+        committed(rounds)
         assert rounds.next_step(NOW_MS) == ListFiles()
         rounds.listed(8, [file("y", tag="job-1")], NOW_MS)
         assert rounds.next_step(NOW_MS) == Filled(8)
@@ -115,7 +121,7 @@ class TestARound:
 
         assert (rounds.files_left, rounds.rows_left) == (4, 400)
         assert staged(rounds) == ["older", "old"]
-        rounds.committed(8, rewritten("older"), NOW_MS)
+        committed(rounds, rewritten("older"))
         later_ms = NOW_MS + QUIET_MS * 2
         assert staged(rounds, later_ms) == ["new"]
 
@@ -124,7 +130,7 @@ class TestARound:
         rounds = rounds_of(*(file(name, bytes=BYTES_FIRST // 2) for name in "abcdef"))
 
         assert staged(rounds) == ["a", "b"]
-        rounds.committed(8, ForeignChanges(), NOW_MS)
+        committed(rounds)
         assert staged(rounds) == ["c", "d", "e", "f"]
 
     def test_begins_again_after_a_change_of_metadata(self):
@@ -132,7 +138,7 @@ class TestARound:
         rounds = rounds_of(file("x"), file("y", bytes=BYTES_FIRST))
         staged(rounds)
 
-        result = rounds.committed(8, ForeignChanges().after([], relaid=True), NOW_MS)
+        result = committed(rounds, ForeignChanges().after([], relaid=True))
 
         assert [lost.replaced.path for lost in result.lost] == ["x"]
         assert rounds.next_step(NOW_MS) == ListFiles()
@@ -144,12 +150,69 @@ class TestARound:
         staged(rounds)
         changes = ForeignChanges().after([FileRemoved("y", True), FileAdded("y", 1, 100, True, vector, "{}")])
 
-        rounds.committed(8, changes, NOW_MS)
+        committed(rounds, changes)
 
         assert staged(rounds, NOW_MS + DISTANCE_MAX_MS) == ["z"]
-        rounds.committed(9, ForeignChanges(), NOW_MS + DISTANCE_MAX_MS)
+        committed(rounds, now_ms=NOW_MS + DISTANCE_MAX_MS, version=9)
         step = rounds.next_step(NOW_MS + DISTANCE_MAX_MS)
         assert [(file.path, file.vector) for file in step.files] == [("y", vector)]
+
+
+class TestABatchInProgress:
+    """Commits of the job and of writers pass while its files are computed."""
+
+    def begun(self):
+        """Return rounds with a staged file, another one that is computed, and its batch."""
+        rounds = rounds_of(file("x"), file("y", bytes=BYTES_FIRST))
+        staged(rounds)
+        batch = rounds.next_step(NOW_MS)
+        rounds.begin()
+        return rounds, batch
+
+    def test_loses_a_file_that_a_writer_removed_before_the_commit(self):
+        """The next check begins after that version, so that it would not see the removal."""
+        rounds, batch = self.begun()
+        committed(rounds, rewritten("y"))
+
+        result = rounds.staged(batch, [Replacement(file) for file in batch.files])
+
+        assert [lost.replaced.path for lost in result.lost] == ["y"]
+        assert rounds.take_commit(NOW_MS + DISTANCE_MAX_MS) is None
+
+    def test_takes_the_deletion_vector_of_that_commit(self):
+        """The copy has the rows in their order, so the vector fits."""
+        vector = DeletionVector("u", "1" * 20, 1, 8, 3)
+        rounds, batch = self.begun()
+        committed(rounds, ForeignChanges().after([FileRemoved("y", True), FileAdded("y", 1, 100, True, vector, "{}")]))
+        rounds.staged(batch, [Replacement(file) for file in batch.files])
+
+        [waiting] = rounds.take_commit(NOW_MS + DISTANCE_MAX_MS).files
+
+        assert waiting.replaced.vector == vector
+
+    def test_is_not_in_the_commit_that_passes_meanwhile(self):
+        """Its files have no result yet, and are to do."""
+        rounds, _ = self.begun()
+
+        committed(rounds)
+
+        assert (rounds.files_filled, rounds.files_left) == (1, 1)
+
+    def test_has_about_the_rows_that_a_limit_admits(self):
+        """A file is not cut, so a batch has one at least."""
+        rounds = rounds_of(file("x"), file("y"), file("z"))
+
+        assert [len(rounds.next_step(NOW_MS, rows_max=rows).files) for rows in (1, 150, 200, 1e9)] == [1, 1, 2, 3]
+
+    def test_waits_for_no_distance_before_a_pause(self):
+        """Otherwise staged files would wait for the end of the pause."""
+        rounds = rounds_of(*(file(name, bytes=BYTES_FIRST) for name in "abc"))
+        staged(rounds)
+        committed(rounds, rewritten("other"), NOW_MS + 1_000)
+        staged(rounds, NOW_MS + 1_000)
+
+        assert rounds.take_commit(NOW_MS + 2_000) is None
+        assert rounds.take_commit(NOW_MS + 2_000, early=True) is not None
 
 
 class TestBusyWriters:
@@ -161,17 +224,16 @@ class TestBusyWriters:
         rounds = rounds_of(*(file(f"{at:03d}", bytes=BYTES_FIRST) for at in range(400)))
         commits = []
         for now_ms in range(NOW_MS, NOW_MS + 400 * second_ms, second_ms):
-            step = rounds.next_step(now_ms)
-            if isinstance(step, StageFiles):
+            if isinstance(rounds.next_step(now_ms), StageFiles):
                 staged(rounds, now_ms)
-            elif isinstance(step, CommitStaged):
+            if rounds.take_commit(now_ms) is not None:
                 since_ms = commits[-1] if commits else NOW_MS
                 rounds.committed(8, rewritten("other", versions=(now_ms - since_ms) // second_ms), now_ms)
                 commits.append(now_ms)
 
         distances = [(after - before) // second_ms for before, after in itertools.pairwise(commits)]
-        assert len(distances) >= 4
-        assert min(distances) >= REWRITES_PER_COMMIT
+        assert len(distances) >= 5
+        assert min(distances[1:]) >= REWRITES_PER_COMMIT  # the first commit knows no writer yet
 
     def test_make_files_in_use_wait_longer_after_each_loss(self):
         """Otherwise two writers would undo each other's work for ever."""
@@ -182,6 +244,6 @@ class TestBusyWriters:
             waits.append(step.at_ms - now_ms if isinstance(step, WaitUntil) else 0)
             now_ms += DISTANCE_MAX_MS * 2 if not waits[-1] else waits[-1]
             staged(rounds, now_ms)
-            rounds.committed(8, ForeignChanges(absent=frozenset({"x"})), now_ms)
+            committed(rounds, ForeignChanges(absent=frozenset({"x"})), now_ms)
 
         assert waits == [0, 1_000, 2_000, 4_000]

@@ -1,21 +1,20 @@
-"""Columns of real Delta tables, filled while a MERGE of Spark and delta-rs write them; delta-rs is the oracle."""
+"""Columns of real Delta tables are filled by jobs, while a MERGE of Spark and delta-rs write them; delta-rs is the oracle."""
 
 import pytest
-from support.tables.jobs import make_kind
+from support.endings import assert_ending
+from support.tables.jobs import job, make_kind
 from support.tables.logs import actions_in, commit_of, commits_of
 from support.tables.oracle import columns_of, opened
 from support.tables.other_engine import delete, insert
 
-from backfill_core.errors import (
-    FencedError,
-    InvalidTransformError,
-    TargetSchemaMismatchError,
-    UnsupportedTargetFeatureError,
-)
+from backfill_core.in_place import rounds
 from backfill_core.in_place.files import TAG
-from backfill_spark.in_place.delta.commits import InPlaceCommitter
-from backfill_spark.in_place.delta.live_table import FillRequest
-from backfill_spark.in_place.fill import fill_in_place
+from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.offline_verify import verify_offline
+from backfill_spark.driver.plan import plan_job
+from backfill_spark.driver.release import release
+from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.settings import DriverSettings
 
 ROWS = 900
 NO_NORM = "CAST(NULL AS VARCHAR) AS norm"
@@ -32,151 +31,213 @@ def expected(name):
 
 def rows_of(path, version=None):
     """Return the rows that delta-rs reads, by id."""
-    names = [field.name for field in opened(str(path), version).schema().fields]
-    table = [dict(zip(names, row, strict=True)) for row in columns_of(str(path), *names, version=version)]
+    names = [field.name for field in opened(path, version).schema().fields]
+    table = [dict(zip(names, row, strict=True)) for row in columns_of(path, *names, version=version)]
     rows = {row["id"]: row for row in table}
     assert len(rows) == len(table), "a row is there twice"
     return rows
 
 
-def commits_that_replace(path, after):
+def commits_that_replace(path, after=-1):
     """Return the versions in which the job replaced files."""
     versions = []
-    for version in commits_of(str(path), after):
-        adds = [action["add"] for action in actions_in(commit_of(str(path), version)) if "add" in action]
-        versions += [version] if any(TAG in (add.get("tags") or {}) for add in adds) else []
+    for version in commits_of(path, after):
+        adds = [action["add"] for action in actions_in(commit_of(path, version)) if "add" in action]
+        filled = any(name.startswith(TAG) for add in adds for name in add.get("tags") or {})
+        versions += [version] if filled else []
     return versions
 
 
-class Writers:
-    """Callback of a job that lets other engines write at given calls, so at the same places in each run."""
-
-    def __init__(self, **at):
-        self.at = {int(name.removeprefix("call_")): write for name, write in at.items()}
-        self.calls = 0
-
-    def __call__(self):
-        self.calls += 1
-        if self.calls in self.at:
-            self.at.pop(self.calls)()
+@pytest.fixture
+def settings(tmp_path):
+    """Settings of the driver."""
+    return DriverSettings(cores=2, state_dir=tmp_path / "state")
 
 
-class KilledError(Exception):
-    """The job ends here, as if it was killed."""
+@pytest.fixture
+def path(tmp_path):
+    """The table's path."""
+    return str(tmp_path / "t")
+
+
+def spec_of(path, values=None, where=None, **spec):
+    """Return a job that fills columns."""
+    transform = {"set": values or NORM, **({} if where is None else {"setWhere": where})}
+    strategy = {"type": "InPlace", **({"inPlace": spec.pop("in_place")} if "in_place" in spec else {})}
+    return job(path, path, source={"key": []}, strategy=strategy, transform=transform, **{"verify": "Final", **spec})
+
+
+@pytest.fixture
+def fill(spark, settings, path):
+    """Run a job on the table; `writers` write one after the other, once rows are filled."""
+
+    def run(values=None, where=None, writers=(), stop=None, **spec):
+        pending = list(writers)
+
+        def observe(progress):
+            if progress.splits_done and pending:
+                pending.pop(0)()
+
+        outcome = run_driver(
+            spec_of(path, values, where, **spec), settings=settings, spark=spark, observe=observe, stop=stop
+        )
+        assert not pending
+        return outcome
+
+    return run
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Let commits follow at once: writers of a test are few."""
+    monkeypatch.setattr(rounds, "REWRITES_PER_COMMIT", 0)
 
 
 class TestALiveTable:
     """Each row gets its value, and no other value changes."""
 
-    def test_is_filled_while_others_hide_remove_and_add_rows(self, spark, tmp_path):
+    def test_is_filled_while_others_hide_remove_and_add_rows(self, spark, path, fill, quick):
         """A deletion vector goes to the filled copy, and a removed file is found again under its new name."""
-        path = tmp_path / "t"
-        make_kind(spark, str(path), "deleted")
+        make_kind(spark, path, "deleted")
         before = rows_of(path)
-        writers = Writers(
-            call_3=lambda: spark.sql(MERGE.format(path)),
-            call_4=lambda: delete(str(path), "id = 200"),
-            call_5=lambda: insert(str(path), f"SELECT id + 2000 AS id, part, name, {NO_NORM} FROM now WHERE id < 9"),
-        )  # fmt: skip
+        writers = [
+            lambda: spark.sql(MERGE.format(path)),
+            lambda: delete(path, "id = 200"),
+            lambda: insert(path, f"SELECT id + 2000 AS id, part, name, {NO_NORM} FROM now WHERE id < 9"),
+        ]
 
-        receipt = fill_in_place(spark, FillRequest(str(path), "ns/job", NORM), check=writers)
+        outcome = fill(writers=writers, throttle={"rowsPerSecond": 150})
 
-        assert not writers.at
+        assert (outcome.outcome, outcome.receipt.equal, outcome.receipt.complete) == ("Complete", True, True)
         rows = rows_of(path)
-        assert rows.keys() == before.keys() - {10, 200, 500} | {3000} | {
-            2000 + number for number in before if number < 9
-        }
+        added = {2000 + number for number in before if number < 9}
+        assert rows.keys() == before.keys() - {10, 200, 500} | {3000} | added
         assert all(row["norm"] == expected(row["name"]) for row in rows.values())
         assert all(rows[number][name] == row[name] for number, row in before.items() if number in rows for name in row)
-        assert (receipt.rows, receipt.rows_wrong) == (len(rows), 0)
-        assert receipt.progress.files_lost == 1
-        assert rows_of(path, receipt.undo_version).keys() == before.keys()
+        undo = outcome.receipt.undo_version
+        assert f"RESTORE TABLE to version {undo}" in outcome.message
+        assert rows_of(path, undo).keys() == before.keys()
+        assert outcome.progress.rows_done == outcome.progress.rows_total == len(rows)
+        spark.sql(f"OPTIMIZE delta.`{path}`")
+        assert rows_of(path) == rows
 
-    def test_continues_after_a_kill_and_ends_without_a_commit_if_it_is_filled(self, spark, tmp_path):
-        """The log alone holds the progress; null results are not computed again."""
-        path = tmp_path / "t"
-        make_kind(spark, str(path), "partitioned")
-        request = FillRequest(str(path), "ns/job", NORM)
+    def test_resumes_after_a_stop_and_ends_without_a_commit_if_it_is_filled(self, spark, path, fill, settings):
+        """The tags of files hold the progress; null results are not computed again."""
+        make_kind(spark, path, "partitioned")
+        stop = StopSignal()
+        limit = {"rowsPerSecond": 200}
 
-        def kill(progress):
-            raise KilledError
-
-        with pytest.raises(KilledError):
-            fill_in_place(spark, request, report=kill)
+        stopped = fill(stop=stop, writers=[lambda: stop.ask(force=False)], throttle=limit)
         half = rows_of(path)
-        receipt = fill_in_place(spark, request)
-        newest = opened(str(path)).version()
-        again = fill_in_place(spark, request)
+        outcome = fill()
+        newest = opened(path).version()
+        verified, _, _ = verify_offline(spec_of(path), settings=settings, spark=spark)
+        again = fill(jobId="ns/another")
 
-        filled = [row for row in half.values() if row["norm"] is not None]
-        assert 0 < len(filled) < ROWS * 0.95
+        assert (stopped.outcome, outcome.outcome, again.outcome) == ("Stopped", "Complete", "Complete")
+        assert 0 < len([row for row in half.values() if row["norm"] is not None]) < ROWS * 0.95
         assert all(row["norm"] == expected(row["name"]) for row in rows_of(path).values())
-        assert (receipt.rows, receipt.rows_wrong) == (ROWS, 0)
-        assert (again.rows_wrong, again.progress.files_filled) == (0, 0)
+        assert (outcome.receipt.rows, outcome.receipt.equal) == (ROWS, True)
+        assert outcome.progress.attempt > stopped.progress.attempt
+        assert (verified.equal, verified.undo_version) == (True, outcome.receipt.undo_version)
         assert commits_that_replace(path, newest) == []
 
-    def test_is_computed_again_after_a_change_of_its_columns(self, spark, tmp_path):
-        """Staged files lack the new column's rules; and a newer attempt ends an older one."""
-        path = tmp_path / "t"
-        make_kind(spark, str(path), "plain")
-        request = FillRequest(str(path), "ns/job", NORM)
+    def test_is_computed_again_after_a_change_of_its_columns(self, spark, path, fill, quick):
+        """Staged files lack the new column's rules."""
+        make_kind(spark, path, "plain")
         alter = f"ALTER TABLE delta.`{path}` ADD COLUMNS (later INT)"
 
-        receipt = fill_in_place(spark, request, check=Writers(call_4=lambda: spark.sql(alter)))
+        outcome = fill(writers=[lambda: spark.sql(alter)], throttle={"rowsPerSecond": 200})
 
-        assert receipt.progress.files_lost > 0
-        assert (receipt.rows, receipt.rows_wrong) == (ROWS, 0)
+        assert (outcome.outcome, outcome.receipt.rows, outcome.receipt.equal) == ("Complete", ROWS, True)
         assert all(row["later"] is None and row["norm"] == expected(row["name"]) for row in rows_of(path).values())
-        newer = InPlaceCommitter(spark, str(path), app_id=request.app_id, tag=request.tag)
-        lower = FillRequest(str(path), "ns/job", {"low": "lower(name)"})
-        with pytest.raises(FencedError):
-            fill_in_place(spark, lower, check=Writers(call_4=newer.begin_attempt))
 
-    def test_keeps_column_mapping_and_values_that_the_condition_excludes(self, spark, tmp_path):
+    def test_keeps_column_mapping_and_values_that_the_condition_excludes(self, spark, path, fill):
         """A renamed column has another name in files."""
-        path = tmp_path / "t"
-        make_kind(spark, str(path), "renamed")
-        request = FillRequest(
-            str(path), "ns/job", {"title": "concat(title, '!')"}, where="title LIKE 'n1%' AND title NOT LIKE '%!'"
-        )
+        make_kind(spark, path, "renamed")
 
-        receipt = fill_in_place(spark, request)
+        outcome = fill({"title": "concat(title, '!')"}, "title LIKE 'n1%' AND title NOT LIKE '%!'")
 
-        titles = {row["id"]: row["title"] for row in spark.read.format("delta").load(str(path)).collect()}
+        titles = {row["id"]: row["title"] for row in spark.read.format("delta").load(path).collect()}
         names = {number: f"n{number % 50}" for number in range(ROWS)}
         assert titles == {number: f"{name}!" if name.startswith("n1") else name for number, name in names.items()}
-        assert receipt.rows_wrong == 0
+        assert outcome.receipt.equal
+
+    def test_keeps_the_rows_of_writers_that_fill_the_column_themselves(self, spark, path, fill):
+        """A later version has their rows, with other values, and the receipt leaves them out."""
+        make_kind(spark, path, "plain", norm="cast(null AS string)")
+        insert(path, "SELECT id + 2000 AS id, part, name, NULL AS norm FROM now WHERE id < 5")
+
+        outcome = fill(in_place={"writersSince": 1})
+
+        rows = rows_of(path)
+        assert {number for number, row in rows.items() if row["norm"] is None and row["name"] != "n7"} == set(
+            range(2000, 2005)
+        )
+        assert (outcome.receipt.rows, outcome.receipt.equal) == (ROWS, True)
+
+    def test_is_planned_and_released(self, spark, path, fill, settings):
+        """A plan writes nothing, and other writers need no new feature; after a release the job may run again."""
+        make_kind(spark, path, "plain")
+        before = opened(path).protocol()
+        spec = spec_of(path)
+
+        plan = plan_job(spec, settings=settings, spark=spark)
+        assert (plan.rows, plan.files, opened(path).version()) == (ROWS, 5, 0)
+        assert fill().outcome == "Complete"
+        release(spec, settings=settings, spark=spark)
+
+        assert opened(path).protocol() == before
+        assert fill().outcome == "Complete"
+        assert all(row["norm"] == expected(row["name"]) for row in rows_of(path).values())
 
 
-class TestARequest:
+class TestAJob:
     """Rejected by name before a file is read."""
 
     @pytest.mark.parametrize(
         ("values", "named"),
         [
             ({"part": "part + 1"}, "set.part is a partition column"),
-            ({"norm": "rand()"}, "set.norm = 'rand\\(\\)'"),
+            ({"norm": "rand()"}, "set.norm = 'rand()'"),
             ({"norm": "upper(nome)"}, "nome"),
             ({"name": "upper(name)"}, "set.name reads name"),
-            ({"norm": "named_struct('a', id)"}, "Add the column"),
+            ({"norm": "named_struct('a', id)"}, "set.norm has the type struct<a:bigint"),
         ],
     )
-    def test_with_a_column_or_an_expression_that_does_not_fit(self, spark, tmp_path, values, named):
+    def test_with_a_column_or_an_expression_that_does_not_fit(self, spark, path, fill, values, named):
         """The table has no new version afterwards."""
-        path = tmp_path / "t"
-        make_kind(spark, str(path), "partitioned")
+        make_kind(spark, path, "partitioned")
 
-        with pytest.raises(InvalidTransformError, match=named):
-            fill_in_place(spark, FillRequest(str(path), "ns/job", values))
-        assert opened(str(path)).version() == 0
+        outcome = fill(values)
 
-    def test_of_a_table_with_a_constraint_or_another_type(self, spark, tmp_path):
+        assert_ending(outcome, "InvalidTransform")
+        assert named in outcome.message
+        assert opened(path).version() == 0
+
+    def test_of_a_table_with_a_constraint_or_another_type(self, spark, path, fill):
         """A commit of files does not check constraints."""
-        path = tmp_path / "t"
-        make_kind(spark, str(path), "plain")
-        with pytest.raises(TargetSchemaMismatchError, match="part"):
-            fill_in_place(spark, FillRequest(str(path), "ns/job", {"part": "cast(id AS double)"}))
+        make_kind(spark, path, "plain")
+        outcome = fill({"part": "cast(id AS double)"})
+        assert_ending(outcome, "TargetSchemaMismatch")
+        assert "part" in outcome.message
         spark.sql(f"ALTER TABLE delta.`{path}` ADD CONSTRAINT small CHECK (id < 1000)")
 
-        with pytest.raises(UnsupportedTargetFeatureError, match="small"):
-            fill_in_place(spark, FillRequest(str(path), "ns/job", NORM))
+        outcome = fill()
+
+        assert_ending(outcome, "UnsupportedTargetFeature")
+        assert "small" in outcome.message
+
+    def test_whose_column_another_job_fills(self, spark, path, fill):
+        """Both would replace the files of the other; a job for another column may run."""
+        make_kind(spark, path, "plain")
+        stop = StopSignal()
+        fill(stop=stop, writers=[lambda: stop.ask(force=False)], throttle={"rowsPerSecond": 200})
+
+        outcome = fill({"NORM": "lower(name)"}, "norm IS NOT NULL", jobId="ns/second")
+        other = fill({"low": "lower(name)"}, jobId="ns/third")
+
+        assert_ending(outcome, "TargetTaken")
+        assert "column norm" in outcome.message
+        assert "default/job" in outcome.message
+        assert (other.outcome, other.receipt.equal) == ("Complete", True)

@@ -11,6 +11,7 @@ from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.strategy import snapshot
 from backfill_spark.driver.event_loop import Loop, now
+from backfill_spark.ports.committer import SealedCommit
 
 ROWS = (1000, 1000)
 
@@ -30,7 +31,7 @@ class NeverDone:
 
     def seal(self, action):
         self.version += 1
-        return self.version
+        return SealedCommit(self.version)
 
     def after_seal(self):
         return ()

@@ -3,13 +3,13 @@
 import json
 
 from backfill_core.in_place.conflicts import ForeignChanges, Replacement
-from backfill_core.in_place.files import TAG, LiveFile
+from backfill_core.in_place.files import TAG, FillScope, LiveFile
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.in_place.delta.actions import (
-    FilledCopy,
+    appended_in,
     foreign_version,
     live_file,
     replacing,
@@ -24,7 +24,7 @@ ADD = {
     "size": 9,
     "modificationTime": 5,
     "dataChange": False,
-    "tags": {"ZCUBE_ID": "z", "backfill.copy": "of another job"},
+    "tags": {"ZCUBE_ID": "z", "backfill.copy": "of another job", "backfill.inPlace.b": "of another column"},
 }
 
 
@@ -38,13 +38,13 @@ def replacement(vector, *, keeps_order=True):
         "dataChange": True,
     }
     staged = StagedFile("/t/new.parquet", 7, 5, CommitLine(json.dumps({"add": add})))
-    copy = FilledCopy((staged,), with_vector(json.dumps({"add": ADD}), OLD))
-    return Replacement(LiveFile("old.parquet", 9, 5, vector), keeps_order, copy)
+    logged = LoggedFile("old.parquet", 9, 5, 2, (), with_vector(json.dumps({"add": ADD}), OLD), None, {})
+    return Replacement(LiveFile("old.parquet", 9, 5, vector, handle=logged), keeps_order, (staged,))
 
 
 def entries(*files):
     """Return the removal and the addition of a commit."""
-    removed, added = replacing(files, "job-1", now_ms=8)
+    removed, added = replacing(files, FillScope("job-1", ("a",)), now_ms=8)
     assert isinstance(removed, RemovedFile)
     return json.loads(removed.handle.text)["remove"], json.loads(added.handle.text)["add"]
 
@@ -71,10 +71,10 @@ class TestAReplacement:
         assert added["stats"] == '{"numRecords":5}'
 
     def test_keeps_the_tags_of_other_engines(self):
-        """Tags of this project describe the bytes of the old file."""
+        """Tags of copies describe the bytes of the old file; another column stays filled."""
         _, added = entries(replacement(None))
 
-        assert added["tags"] == {"ZCUBE_ID": "z", TAG: "job-1"}
+        assert added["tags"] == {"ZCUBE_ID": "z", TAG + "a": "job-1", TAG + "b": "of another column"}
         assert "deletionVector" not in added
 
 
@@ -97,12 +97,26 @@ class TestAListedFile:
 
     def test_has_its_tag_its_vector_and_its_null_counts(self):
         """Null counts are those of the columns to fill."""
-        add = {**ADD, "tags": {TAG: "job-1"}}
+        add = {**ADD, "tags": {TAG + "a": "job-1", TAG + "b": "job-1"}}
         logged = LoggedFile("old.parquet", 9, 5, 2, (4, None), with_vector(json.dumps({"add": add}), OLD), None, {})
 
-        assert live_file(logged, {"a": 0, "b": 1}) == LiveFile(
-            "old.parquet", 9, 5, OLD, "job-1", {"a": 4, "b": None}, changed_ms=5
+        assert live_file(logged, {"a": 0, "b": 1}, {"old.parquet": 7}) == LiveFile(
+            "old.parquet", 9, 5, OLD, "job-1", {"a": 4, "b": None}, changed_ms=5, appended_at=7
         )
+        assert live_file(logged, {"a": 0, "c": 1}, {}).tag == ""
+
+
+class TestAnAppend:
+    """A writer that fills the columns of its rows."""
+
+    def test_is_a_version_with_new_rows_only(self):
+        """An operation that moves old rows adds files of old rows, too."""
+        written = {"commitInfo": {"operation": "WRITE"}}
+        add, remove = {"add": {"path": "x"}}, {"remove": {"path": "y"}}
+
+        assert appended_in(3, "\n".join(map(json.dumps, [written, add]))) == {"x": 3}
+        assert appended_in(3, "\n".join(map(json.dumps, [written, add, remove]))) == {}
+        assert appended_in(3, json.dumps(add)) == {}
 
 
 class TestAForeignVersion:

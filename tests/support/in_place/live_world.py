@@ -1,4 +1,4 @@
-"""A live table as its log describes it, writers that never ask the job, and a shell for the rounds of a job."""
+"""A live table as its log describes it, writers that never ask the job, and a shell for the strategy of a job."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from dataclasses import dataclass, field, replace
 
 from backfill_core.in_place.conflicts import ForeignChanges, Replacement, rebased
 from backfill_core.in_place.files import FillScope, LiveFile, is_append
-from backfill_core.in_place.rounds import CommitStaged, Filled, InPlaceRounds, ListFiles, StageFiles, WaitUntil
+from backfill_core.in_place.work import FilesFilled, ListLiveFiles, LiveFilesListed
 from backfill_core.log_shipping.actions import DeletionVector, FileAdded, FileRemoved
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import Sealed, WorkFinished, WorkLost
+from backfill_core.protocol.strategy import Permits, Pinned
+from backfill_core.protocol.work import StagedFile
+from backfill_core.strategies.in_place.stored import InPlaceStored, decode
+from backfill_core.strategies.in_place.strategy import InPlaceStrategy
 
 COLUMN, TAG = "norm", "job-1"
 STEP_MS = 400
@@ -227,19 +234,19 @@ class World:
         for file in files:
             entry, keeps_order = data[file.path], self.chance.random() < 0.8
             hidden = frozenset() if file.vector is None else self.vectors[file.vector.place]
-            rows = [
+            rows = tuple(
                 replace(row, norm=filled(row.base) if row.norm is None else row.norm)
                 for at, row in enumerate(entry.rows)
                 if keeps_order or at not in hidden
-            ]
-            staged.append(Replacement(file, keeps_order, tuple(rows)))
+            )
+            staged.append(Replacement(file, keeps_order, (StagedFile(file.path, 1, len(rows), rows),)))
         return staged
 
-    def replace_files(self, step, disturb):
+    def replace_files(self, replacements, after, disturb):
         """Make the job's commit directly after the version that was checked; return that version and the changes."""
         while True:
-            checked, foreign = self.version, self.foreign(step.version)
-            kept = rebased(step.files, foreign).kept
+            checked, foreign = self.version, self.foreign(after)
+            kept = rebased(replacements, foreign).kept
             disturb()
             if self.version != checked:
                 continue
@@ -247,32 +254,44 @@ class World:
             for file in kept:
                 vector = file.replaced.vector if file.keeps_order else None
                 hidden = frozenset() if vector is None else self.vectors[vector.place]
-                added[self.new_path()] = Entry(file.handle, hidden, vector, TAG, self.now_ms)
-            if kept:
-                self.ours += 1
-                self.commit([file.replaced.path for file in kept], added)
+                added[self.new_path()] = Entry(file.files[0].handle, hidden, vector, TAG, self.now_ms)
+            self.ours += bool(kept)
+            self.commit([file.replaced.path for file in kept], added)
             return self.version, foreign
 
 
 @dataclass
 class Job:
-    """A driver that may die at any step, and starts again from the log alone."""
+    """A driver that may die at any step, and starts again from its last state; its strategy is the real one."""
 
     world: World
     writes: float
     """Chance that a writer commits before a step, and while the job commits."""
 
     dies: float = 0
+    fails: float = 0
+    """Chance that work is lost, or the answer of a commit."""
+
     steps: int = 0
     deaths: int = 0
     filled: int = 0
     lost: int = 0
-    rounds: InPlaceRounds | None = None
+    state: InPlaceStored | None = None
+    strategy: InPlaceStrategy | None = None
+    work: object = None
+    works: int = 0
+
+    @property
+    def now(self):
+        """Time of both clocks."""
+        return Now(self.world.now_ms / 1000, self.world.now_ms)
 
     def start(self):
         """Begin an attempt."""
-        scope = FillScope(TAG, (COLUMN,), writers_since=self.world.writers_since)
-        self.rounds, self.data = InPlaceRounds(scope), {}
+        rows = sum(len(entry.visible) for entry in self.world.files.values())
+        pinned = Pinned(self.world.version, self.world.now_ms, "table", "", (), rows)
+        self.strategy = InPlaceStrategy(pinned, FillScope(TAG, (COLUMN,)), self.state)
+        self.work, self.data = None, {}
 
     def disturb(self):
         """Let writers commit."""
@@ -285,28 +304,64 @@ class Job:
         self.steps += 1
         world.now_ms += chance.randint(1, STEP_MS)
         self.disturb()
-        if self.rounds is None or chance.random() < self.dies:
-            self.deaths += self.rounds is not None
+        if self.strategy is None or chance.random() < self.dies:
+            self.deaths += self.strategy is not None
             self.start()
-        match self.rounds.next_step(world.now_ms):
-            case ListFiles():
-                self.data = {**self.data, **world.files}
-                self.rounds.listed(world.version, world.listed(), world.now_ms)
-            case StageFiles(files=files) as batch:
-                self.rounds.staged(batch, world.stage(files, self.data))
-            case CommitStaged() as commit:
-                version, foreign = world.replace_files(commit, self.disturb)
-                result = self.rounds.committed(version, foreign, world.now_ms)
-                self.filled, self.lost = self.filled + len(result.kept), self.lost + len(result.lost)
-                if chance.random() < self.dies:
-                    self.rounds, self.deaths = None, self.deaths + 1
-            case WaitUntil(at_ms=at_ms):
-                world.now_ms = max(world.now_ms, at_ms)
-            case Filled(version=version):
-                if world.unfilled(version):
-                    raise FoundWrongError(f"rows are left to fill at version {version}: {world.unfilled(version)}")
-                return True
-        return False
+        held = chance.random() < self.fails
+        permits = Permits(not held, not held, False, Epoch(1, self.steps), self.works + 1, held)
+        if self.work is None:
+            self.work = next(iter(self.strategy.propose(permits, self.now)), None)
+            self.works += self.work is not None
+        if self.work is None and world.chance.random() < 0.3:
+            world.now_ms += 30_000  # nothing happens until a commit is due
+        if self.work is not None and chance.random() < 0.6:
+            self.finish()
+        else:
+            self.barrier(permits)
+        return self.ended
+
+    @property
+    def ended(self):
+        """True if the state of the end is durable; no row of that version is then left to fill."""
+        status = self.strategy.status
+        if status.complete and self.world.unfilled(status.consumed):
+            raise FoundWrongError(f"rows are left to fill at version {status.consumed}")
+        return status.complete
+
+    def finish(self):
+        """Answer the work in progress."""
+        world, work, self.work = self.world, self.work, None
+        if world.chance.random() < self.fails:
+            self.strategy.on(WorkLost(work.work_id), self.now)
+            return
+        if isinstance(work, ListLiveFiles):
+            self.data = {**self.data, **world.files}
+            result = LiveFilesListed(work.work_id, world.version, tuple(world.listed()), world.writers_since)
+        else:
+            result = FilesFilled(work.work_id, tuple(world.stage(work.files, self.data)))
+        self.strategy.on(WorkFinished(result), self.now)
+
+    def barrier(self, permits):
+        """Commit if the strategy has something for a commit."""
+        world, strategy = self.world, self.strategy
+        request = strategy.prepare_commit(permits.epoch, permits, self.now)
+        if not (request.removed or request.changed):
+            return
+        state, checked = strategy.stored, [file.handle for file in request.removed]
+        after = min((handle.after for handle in checked), default=world.version)
+        staged = [handle.replacement for handle in checked]
+        version, foreign = world.replace_files(staged, after, self.disturb)
+        self.state = decode(state.encode())
+        if world.chance.random() < self.dies:
+            self.strategy, self.deaths = None, self.deaths + 1
+            self.start()
+            return
+        answered = world.chance.random() >= self.fails
+        result = rebased(staged, foreign)
+        self.filled, self.lost = self.filled + len(result.kept), self.lost + len(result.lost)
+        strategy.on(Sealed(permits.epoch.number, version, 0.1, foreign if answered else None), self.now)
+        if foreign.relaid and checked:
+            self.start()
 
     def run(self, steps_max):
         """Run until the end, or for some steps; return True at the end."""

@@ -20,6 +20,8 @@ from support.simulation.scenario import Scenario
 from support.simulation.tables import Row
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.spec.strategies import Strategy as StrategySpec
+from backfill_api.spec.transforms.filling import fills
 from backfill_core.errors import BackfillError
 from backfill_core.job.state import JobState
 from backfill_core.protocol.events import Event
@@ -210,6 +212,9 @@ class Model(Protocol):
 
 
 # ------------------------------------------------------------------ discovery
+OF_LIVE_TABLES = {name for name, variant in StrategySpec.VARIANTS.items() if fills(variant)}
+"""Strategies whose target is the source: other writers commit to it at any time, so they have worlds of their own (tests/core/in_place)."""
+
 FOLDER = Path(__file__).parent / "models"
 
 

@@ -59,6 +59,12 @@ VARIANT = Variant(
     DeltaTarget,
     default=True,
     abilities=frozenset(
-        {TargetAbility.MERGE, TargetAbility.SEGMENTS, TargetAbility.SHIPPING, TargetAbility.START_OVER}
+        {
+            TargetAbility.MERGE,
+            TargetAbility.SEGMENTS,
+            TargetAbility.SHIPPING,
+            TargetAbility.IN_PLACE,
+            TargetAbility.START_OVER,
+        }
     ),
 )

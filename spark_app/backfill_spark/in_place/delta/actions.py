@@ -4,48 +4,75 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from backfill_core.in_place.conflicts import ForeignChanges, Replacement
-from backfill_core.in_place.files import TAG, LiveFile
+from backfill_core.in_place.files import TAG, FillScope, LiveFile, is_append
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import action_of
-from backfill_spark.delta.source_file import LoggedFile
+from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.log_shipping.file_actions import file_actions, removal, with_fields
 
 OURS = "backfill."
-"""Prefix of this project's tags; they describe the content of a file, which a filled copy does not have."""
+"""Prefix of this project's tags. Except for those of filled columns, they describe content that a filled copy does not have."""
 
 LAYOUT = ("metaData", "protocol")
 
 
-@dataclass(frozen=True, slots=True)
-class FilledCopy:
-    """Staged files that replace one file."""
+def live_file(file: LoggedFile, columns: Mapping[str, int], appended: Mapping[str, int]) -> LiveFile:
+    """Return a file of a listing.
 
-    files: tuple[StagedFile, ...]
-    """Each with a `CommitLine`, without a deletion vector; empty if the file has no visible row."""
-
-    action: str
-    """The `add` action of the replaced file, as a line of a commit, without its statistics."""
-
-
-def live_file(file: LoggedFile, columns: Mapping[str, int]) -> LiveFile:
-    """Return a file of a listing; `columns` are the columns to fill, each with its index in the null counts."""
+    Args:
+        file: Its entry in the log.
+        columns: Columns to fill, each with its index in the null counts.
+        appended: Versions that added files with new rows only, by path.
+    """
     add = json.loads(file.action)["add"]
     return LiveFile(
         path=file.path,
         bytes=file.bytes,
         rows=file.rows,
         vector=vector_of(add),
-        tag=(add.get("tags") or {}).get(TAG) or "",
+        tag=_common_tag(add.get("tags") or {}, columns),
         nulls={name: file.nulls[index] for name, index in columns.items()},
         changed_ms=int(add.get("modificationTime") or 0),
+        appended_at=appended.get(file.path),
+        handle=file,
     )
+
+
+def _common_tag(tags: Mapping[str, str], columns: Iterable[str]) -> str:
+    values = {tags.get(TAG + name) or "" for name in columns}
+    return values.pop() if len(values) == 1 else ""
+
+
+def entry_of(file: LiveFile) -> LoggedFile:
+    """Return the log's entry of a listed file; its deletion vector may be outdated."""
+    assert isinstance(file.handle, LoggedFile)
+    return file.handle
+
+
+def action_now(file: LiveFile) -> str:
+    """Return the `add` action of a file with its current deletion vector, without statistics."""
+    return with_vector(entry_of(file).action, file.vector)
+
+
+def source_file(file: LiveFile) -> SourceFile:
+    """Return a file for a copy: the commit names the deletion vector of the table, so that the copy needs none."""
+    logged = entry_of(file)
+    return SourceFile.of({**json.loads(with_vector(logged.action, None))["add"], "stats": logged.statistics})
+
+
+def appended_in(version: int, text: str) -> dict[str, int]:
+    """Return the files that a version added, if all of their rows are new; `text` is its commit."""
+    lines = [action_of(line) for line in text.split("\n") if line.strip()]
+    operation = next((str(action["commitInfo"].get("operation")) for action in lines if action.get("commitInfo")), "")
+    added = [action["add"]["path"] for action in lines if action.get("add")]
+    removes = any(action.get("remove") for action in lines)
+    return dict.fromkeys(added, version) if is_append(operation, removes=removes) else {}
 
 
 def with_vector(action: str, vector: DeletionVector | None) -> str:
@@ -65,19 +92,19 @@ def descriptor_of(vector: DeletionVector) -> dict[str, Any]:
     }
 
 
-def replacing(files: Iterable[Replacement], tag: str, *, now_ms: int) -> list[StagedFile | RemovedFile]:
-    """Return the actions of a commit that replaces files; each filled copy gets the newest deletion vector, and the job's tag."""
+def replacing(files: Iterable[Replacement], scope: FillScope, *, now_ms: int) -> list[StagedFile | RemovedFile]:
+    """Return the actions of a commit that replaces files; each filled copy gets the newest deletion vector, and the job's tags."""
+    filled = {TAG + name: scope.tag for name in scope.columns}
     actions: list[StagedFile | RemovedFile] = []
     for file in files:
-        copy, vector = file.handle, file.replaced.vector
-        assert isinstance(copy, FilledCopy)
-        line = removal(with_vector(copy.action, vector), data_change=True, now_ms=now_ms)
+        vector, action = file.replaced.vector, action_now(file.replaced)
+        line = removal(action, data_change=True, now_ms=now_ms)
         actions.append(RemovedFile(file.replaced.path, CommitLine(line)))
-        tags = json.loads(copy.action)["add"].get("tags") or {}
-        kept = {name: text for name, text in tags.items() if not name.startswith(OURS)}
-        for staged in copy.files:
+        tags = json.loads(action)["add"].get("tags") or {}
+        kept = {name: text for name, text in tags.items() if name.startswith(TAG) or not name.startswith(OURS)}
+        for staged in file.files:
             assert isinstance(staged.handle, CommitLine)
-            line = with_fields(staged.handle.text, tags={**kept, TAG: tag})
+            line = with_fields(staged.handle.text, tags={**kept, **filled})
             if file.keeps_order and vector is not None:
                 stats = json.loads(line)["add"].get("stats")
                 line = with_fields(line, deletionVector=descriptor_of(vector), stats=without_tight_bounds(stats))

@@ -27,6 +27,13 @@ def _open(spark: SparkSession, backfill: BackfillResource) -> DeltaSink:
     target = backfill.spec.target.params
     assert isinstance(target, DeltaTarget)
     sink = DeltaSink if target.publish == "Continuously" else PublishingSink
+    transform, params = backfill.spec.transform, backfill.spec.strategy.params
+    if TargetAbility.IN_PLACE in backfill.spec.strategy.variant.needs:
+        from backfill_spark.sinks.delta.live.sink import LiveSink
+        from backfill_spark.sinks.delta.live.writers import WritersStart
+
+        since = WritersStart(getattr(params, "writers_since", None), getattr(params, "writers_since_time", None))
+        sink = partial(LiveSink, values=dict(transform.set), where=transform.set_where, writers=since)
     if target.scope is not None:
         from backfill_spark.sinks.delta.scope.sink import ScopedSink
 

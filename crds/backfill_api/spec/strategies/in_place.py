@@ -1,0 +1,48 @@
+"""Parameters of the strategy that fills columns of a live table."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from pydantic import model_validator
+
+from backfill_api.model import cel, refused
+from backfill_api.spec.bounds import Until, Version
+from backfill_api.spec.params import SourceAbility, StrategyParams, TargetAbility, Variant
+
+ONE_START = "give at most one of writersSince and writersSinceTime"
+
+
+class InPlaceParams(StrategyParams):
+    """Fills columns of a Delta table file by file, while other writers use the table. Source and target are the same table."""
+
+    model_config = cel(("!has(self.writersSince) || !has(self.writersSinceTime)", ONE_START))
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"writers_since", "writers_since_time"})
+    ENDS_FOR_GOOD: ClassVar[str] = (
+        "a job that fills columns ends once no file is left to fill; a new job finds later rows"
+    )
+
+    writers_since: Version | None = None
+    """Version from which on writers fill the columns of the rows that they append. The job leaves such files out. Default: every file
+    is checked. A change takes effect with the next attempt."""
+
+    writers_since_time: Until | None = None
+    """The same as a time: the first version that was committed at this time or later."""
+
+    @model_validator(mode="after")
+    def _one_start(self) -> Self:
+        if self.writers_since is not None and self.writers_since_time is not None:
+            raise refused(
+                "writersSinceTime",
+                "writersSince is given too",
+                hint="remove one of them",
+                value=self.writers_since_time,
+            )
+        return self
+
+
+VARIANT = Variant(
+    "InPlace",
+    InPlaceParams,
+    needs=frozenset({SourceAbility.PIN, SourceAbility.LOG, TargetAbility.IN_PLACE}),
+)

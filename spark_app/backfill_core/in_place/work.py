@@ -1,0 +1,62 @@
+"""Work of a job that fills columns, and its results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from backfill_core.in_place.conflicts import Replacement
+from backfill_core.in_place.files import LiveFile
+from backfill_core.protocol.work import StagedFile, WorkKind
+
+
+@dataclass(frozen=True, slots=True)
+class ListLiveFiles:
+    """List the files of the newest version."""
+
+    kind: ClassVar[WorkKind] = WorkKind.HISTORY
+
+    work_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFilesListed:
+    """`ListLiveFiles` is finished."""
+
+    work_id: int
+    version: int
+    listed: tuple[LiveFile, ...]
+    writers_since: int | None = None
+    """Version from which on writers fill the columns themselves; `None` if they do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class FillFiles:
+    """Compute the columns of files of a version, and stage the results."""
+
+    kind: ClassVar[WorkKind] = WorkKind.HISTORY
+
+    work_id: int
+    version: int
+    files: tuple[LiveFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FilesFilled:
+    """`FillFiles` is finished; each file has one replacement."""
+
+    work_id: int
+    replacements: tuple[Replacement, ...]
+
+    @property
+    def files(self) -> tuple[StagedFile, ...]:
+        """All staged files."""
+        return tuple(staged for replacement in self.replacements for staged in replacement.files)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedReplacement:
+    """Handle of a file that a commit removes: what replaces it, and the version up to which foreign commits are checked."""
+
+    replacement: Replacement
+    after: int

@@ -1,0 +1,14 @@
+"""Settings of InPlace; the API package defines the parameters that users set, for the CRD."""
+
+from __future__ import annotations
+
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.in_place.files import FillScope
+from backfill_core.in_place.fillable import FillExpressions
+
+
+def scope_of(spec: BackfillSpec) -> FillScope:
+    """Return the rows that a spec fills; the first listing tells from which version on writers fill their own rows."""
+    transform = spec.transform
+    expressions = FillExpressions(transform.set, {}, transform.set_where)
+    return FillScope(expressions.tag, tuple(transform.set), fills_nulls=transform.set_where is None)

@@ -1,0 +1,17 @@
+"""Lists the files of the newest version of a live table."""
+
+from __future__ import annotations
+
+from backfill_core.in_place.work import ListLiveFiles, LiveFilesListed
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.sink import LiveTarget
+from backfill_spark.runners.runner import WorkRunner
+from backfill_spark.work.context import WorkContext
+
+
+def _run(work: ListLiveFiles, context: WorkContext) -> LiveFilesListed:
+    version, files, writers_since = ability(context.tables.sink, LiveTarget).live_files()
+    return LiveFilesListed(work.work_id, version, tuple(files), writers_since)
+
+
+RUNNER = WorkRunner("ListLiveFiles", ListLiveFiles, _run)

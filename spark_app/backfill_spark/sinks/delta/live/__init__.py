@@ -1,0 +1,1 @@
+"""A Delta table whose columns a job fills, while other writers use it."""
