@@ -247,6 +247,9 @@ CONF_RESERVED = [name for name in re.findall(r"'([^']+)'", CONF_RULE) if name no
 ]
 """Settings that belong to the operator, from the CRD's rule: one for each prefix."""
 
+FILLING = "InPlace"
+"""Strategy whose source and target are one table."""
+
 STRATEGIES = SCHEMA["properties"]["strategy"]["properties"]["type"]["enum"]
 TAKES_OUT = "takes all rows out when it begins anew: existingRows cannot be Keep"
 
@@ -259,7 +262,9 @@ def read_by(strategy):
 
 
 ACCEPTED |= {
-    f"strategy {name}": read_by(name) | {"strategy": {"type": name, member_of(name): {}}} for name in STRATEGIES
+    f"strategy {name}": read_by(name) | {"strategy": {"type": name, member_of(name): {}}}
+    for name in STRATEGIES
+    if name != FILLING
 }
 REFUSED |= {
     f"{name} of another source": Refused(
@@ -372,4 +377,41 @@ REFUSED |= {
         spec(spark={"eventLog": {"path": path}}), "spec.spark.eventLog", f"path has another tool's scheme for the store: write {scheme}://"
     )
     for path, scheme in FOREIGN.items()
+}  # fmt: skip
+
+OF_FILLING = f"strategy {FILLING}"
+"""Start of the messages about columns that are filled."""
+
+
+def filling(source=None, target=None, transform=None, params=None, **fields):
+    """Return a spec that fills a column of a table, changed; `None` keeps a part."""
+    place = {"path": "/data/a"}
+    strategy = {"type": FILLING, **({} if params is None else {"inPlace": params})}
+    return spec(
+        source={"type": "Delta", "delta": place | (source or {})},
+        target={"type": "Delta", "delta": place | (target or {})},
+        transform=transform or {"set": {"norm": "upper(name)"}},
+        strategy=strategy,
+        **fields,
+    )
+
+
+ACCEPTED |= {
+    "a column of the table": filling(),
+    "rows of a column": filling(
+        transform={"set": {"norm": "upper(name)"}, "setWhere": "id > 5"}, params={"writersSince": 7}, verify="Final"
+    ),
+    f"strategy {FILLING}": filling(params={}),
+    "writers since a time": filling(params={"writersSinceTime": "2026-11-26T18:00:00Z"}),
+}
+REFUSED |= {
+    "a strategy without a column to fill": Refused(filling(transform={"where": "id > 5"}), "spec", f"transform.set and {OF_FILLING} need each other"),
+    "a column to fill of a copy": Refused(spec(transform={"set": {"norm": "upper(name)"}}), "spec", f"transform.set and {OF_FILLING} need each other"),
+    "a filter of filled rows": Refused(filling(transform={"set": {"norm": "upper(name)"}, "where": "id > 5"}), "spec", f"{OF_FILLING} takes transform.set, not select and where"),
+    "a filled table that is followed": Refused(filling(after="Follow"), "spec", f"{OF_FILLING} follows no source: set after: Exit"),
+    "a column of two tables": Refused(filling(target={"path": "/data/b"}), "spec", f"{OF_FILLING} fills one table: source and target must name the same one"),
+    "a filled table with a mode": Refused(filling(target={"writeMode": "Append"}), "spec", f"{OF_FILLING} needs no writeMode, partitionBy, clusterBy, properties, scope of the target"),
+    "a version of a filled table": Refused(filling(source={"version": 7}), "spec", f"{OF_FILLING} needs no version, allowFilesOutside of the source"),
+    "a condition without a column": Refused(spec(transform={"setWhere": "id > 5"}), "spec.transform", "transform.setWhere is the condition of transform.set, and the spec has none"),
+    "two starts of writers": Refused(filling(params={"writersSince": 7, "writersSinceTime": "2026-11-26T18:00:00Z"}), "spec.strategy.inPlace", "give at most one of writersSince and writersSinceTime"),
 }  # fmt: skip
