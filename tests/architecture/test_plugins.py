@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from support.crd.crd_rows import SCHEMA
+from support.crd.crd_specs import SCHEMA
 from support.repository import CORE, ROOT, SOURCE_ROOTS, SPARK, name, plugins
 
 from backfill_api.model import member_of

@@ -10,17 +10,8 @@ import pytest
 from kubernetes import client, config
 from support.cluster import harness as cluster_harness
 from support.crd.crd_changes import CHANGES, MAY_CHANGE
-from support.crd.crd_rows import (
-    ACCEPTED,
-    CONF_RESERVED,
-    REFUSED,
-    SCHEMA,
-    at,
-    defaults,
-    filled,
-    rules,
-    spec,
-)
+from support.crd.crd_rows import ACCEPTED, CONF_RESERVED, REFUSED
+from support.crd.crd_specs import SCHEMA, at, defaults, filled, rules, spec
 from support.repository import ROOT
 
 from backfill_api.load import SpecError, load_backfill

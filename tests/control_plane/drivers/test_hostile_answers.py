@@ -4,7 +4,7 @@ import json
 
 import pytest
 from support.cluster.fake_store import Refusal
-from support.crd.crd_rows import CRD
+from support.crd.crd_specs import CRD
 from support.operators.rig import Rig
 
 from backfill_api.names import DRAIN_FINALIZER

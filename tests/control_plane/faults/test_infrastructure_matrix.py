@@ -22,6 +22,9 @@ def played(name: str, strategy: str) -> PatientCluster:
     spec = {"strategy": {"type": strategy}, "backoffLimit": 0, "startupTimeoutSeconds": 120}
     if strategy == "SourceSplits":
         spec |= {"source": {"type": "Kafka", "kafka": {"bootstrapServers": "broker:9092", "topic": "orders"}}}
+    if strategy == "InPlace":
+        table = {"type": "Delta", "delta": {"path": "/data/a"}}
+        spec |= {"source": table, "target": table, "transform": {"set": {"norm": "upper(name)"}}}
     cluster = PatientCluster(OUTAGES[name], TEN_MINUTES_S, spec)
     cluster.play(HOUR_S)
     return cluster

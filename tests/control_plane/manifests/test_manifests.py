@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from support.crd.crd_rows import of_a_topic
+from support.crd.crd_specs import of_a_topic
 from support.operators.observations import TABLES, spec
 
 from backfill_api.load import load_backfill

@@ -115,7 +115,6 @@ class TestHowAnAttemptEnds:
             (ended(143), "Infrastructure", "Retrying"),
             (ended(1), "Unexpected", "Retrying"),
             (ended(79), "Unexpected", "Retrying"),
-            (ended(59), "Unexpected", "Failed"),
             (ended(2), "SubmissionFailed", "Failed"),
             (ended(128, reason="StartError"), "SubmissionFailed", "Failed"),
             (ended(10), "Stopped", "Retrying"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.crd.crd_rows import of_a_topic
+from support.crd.crd_specs import of_a_topic
 from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import (
     T0,

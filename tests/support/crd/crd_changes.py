@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from support.crd.crd_rows import ACCEPTED, of_a_topic, rules, source, spec
+from support.crd.crd_rows import ACCEPTED
+from support.crd.crd_specs import of_a_topic, rules, source, spec
 
 
 @dataclass(frozen=True)

@@ -3,90 +3,12 @@
 tests/control_plane/chart/test_crd.py proves them on a real API server, and fails for a rule of the CRD without rows.
 """
 
-import copy
 import re
 from dataclasses import dataclass
 
-import yaml
-from support.operators.rig import SPEC
-from support.repository import ROOT
+from support.crd.crd_specs import DELTA, SCHEMA, of_a_topic, rules, source, spec, target, topic
 
 from backfill_api.model import member_of
-
-CRD = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
-SCHEMA = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
-
-DELTA = {"path": "/data/a", "key": ["id"]}
-
-
-def spec(**fields):
-    """Return the smallest spec, changed; `None` removes a field."""
-    return {name: value for name, value in (SPEC | fields).items() if value is not None}
-
-
-def target(**fields):
-    """Return a target, changed; `None` removes a field of the table."""
-    table = {name: value for name, value in ({"path": "/data/b"} | fields).items() if value is not None}
-    return {"type": "Delta", "delta": table}
-
-
-def source(**fields):
-    """Return a Delta source, changed."""
-    return {"type": "Delta", "delta": DELTA | fields}
-
-
-def topic(**fields):
-    """Return a Kafka source, changed."""
-    return {"type": "Kafka", "kafka": {"bootstrapServers": "broker:9092", "topic": "orders"} | fields}
-
-
-def of_a_topic(source=None, **fields):
-    """Return the smallest spec of a Kafka source, changed."""
-    appended = {"source": source or topic(), "target": target(), "strategy": {"type": "SourceSplits"}}
-    return spec(**(appended | fields))
-
-
-def rules(schema=SCHEMA, path="spec"):
-    """Yield (path, rule, message) of every CEL rule below a schema."""
-    for validation in schema.get("x-kubernetes-validations", ()):
-        yield path, validation["rule"], validation["message"]
-    for name, below in schema.get("properties", {}).items():
-        yield from rules(below, f"{path}.{name}")
-    for further in ("items", "additionalProperties"):
-        if isinstance(schema.get(further), dict):
-            yield from rules(schema[further], f"{path}.{further}")
-
-
-def defaults(schema=SCHEMA, path="spec"):
-    """Yield the path of every default below a schema."""
-    for name, below in schema.get("properties", {}).items():
-        if "default" in below:
-            yield f"{path}.{name}"
-        yield from defaults(below, f"{path}.{name}")
-
-
-def filled(schema, value, path="spec", seen=None):
-    """Return a value with the defaults of a schema; `seen` collects the paths of the defaults that were filled in."""
-    if not isinstance(value, dict) or "properties" not in schema:
-        return value
-    made = dict(value)
-    for name, below in schema["properties"].items():
-        here = f"{path}.{name}"
-        if name not in made and "default" in below:
-            made[name] = copy.deepcopy(below["default"])
-            if seen is not None:
-                seen.add(here)
-        if name in made:
-            made[name] = filled(below, made[name], here, seen)
-    return made
-
-
-def at(document, path):
-    """Return the value at `spec.a.b`; `None` if there is none."""
-    for name in path.split(".")[1:]:
-        document = document.get(name) if isinstance(document, dict) else None
-    return document
-
 
 ACCEPTED = {
     "the least": spec(),
@@ -171,6 +93,10 @@ UNION = "must be set if and only if type is"
 NO_USER = "path holds a user and a password: give credentials by env or envFrom of the templates, from a Secret"
 PLACE = "give exactly one of path and table"
 
+SCOPE_NEEDS = (
+    "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse, filteredRows: Rewritten and after: Exit"
+)
+
 REFUSED = {
     "no source": Refused(spec(source=None), "spec.source", "Required value"),
     "no target": Refused(spec(target=None), "spec.target", "Required value"),
@@ -186,9 +112,11 @@ REFUSED = {
     "kept rows and keys": Refused(spec(target=target(existingRows="Keep")), "spec", "existingRows: Keep needs writeMode Append or Changelog, or changesOnly: an Upsert target holds one row a key"),
     "kept rows and a receipt": Refused(spec(verify="Final", target=target(writeMode="Append", existingRows="Keep")), "spec", "verify: Final compares whole tables: not with a target's existingRows: Keep"),
     "rows that a MERGE needs, hidden": Refused(spec(strategy={"type": "Arrangement"}, target=target(publish="WhenComplete")), "spec", "publish: WhenComplete and WhenVerified work with strategy Replica or Snapshot"),
-    "a scope of visible rows": Refused(spec(target=target(scope="day = 1")), "spec", "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse and after: Exit"),
-    "a scope that follows": Refused(spec(after="Follow", target=target(scope="day = 1", publish="WhenVerified")), "spec", "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse and after: Exit"),
-    "a scope of kept rows": Refused(spec(target=target(scope="day = 1", publish="WhenVerified", writeMode="Append", existingRows="Keep")), "spec", "scope needs publish: WhenComplete or WhenVerified, existingRows: Refuse and after: Exit"),
+    "a scope of visible rows": Refused(spec(target=target(scope="day = 1")), "spec", SCOPE_NEEDS),
+    "a scope that follows": Refused(spec(after="Follow", target=target(scope="day = 1", publish="WhenVerified")), "spec", SCOPE_NEEDS),
+    "a scope of kept rows": Refused(spec(target=target(scope="day = 1", publish="WhenVerified", writeMode="Append", existingRows="Keep")), "spec", SCOPE_NEEDS),
+    "a scope of hidden rows": Refused(spec(target=target(scope="day = 1", publish="WhenVerified", filteredRows="Hidden")), "spec", SCOPE_NEEDS),
+    "hidden rows of a strategy that writes all rows": Refused(spec(strategy={"type": "Arrangement"}, target=target(filteredRows="Hidden")), "spec", "filteredRows: Hidden works with strategy Replica or Snapshot"),
     "a flip of a table without its name": Refused(spec(switch={"flip": {"type": "HiveTable"}}), "spec.switch.flip", "name belongs to the types HiveTable and View"),
     "a name that no flip changes": Refused(spec(switch={"flip": {"name": "sales.orders"}}), "spec.switch.flip", "name belongs to the types HiveTable and View"),
     "a flip by a command without one": Refused(spec(switch={"flip": {"type": "Command"}}), "spec.switch.flip", "command belongs to type Command"),
@@ -411,7 +339,9 @@ REFUSED |= {
     "a filled table that is followed": Refused(filling(after="Follow"), "spec", f"{OF_FILLING} follows no source: set after: Exit"),
     "a column of two tables": Refused(filling(target={"path": "/data/b"}), "spec", f"{OF_FILLING} fills one table: source and target must name the same one"),
     "a filled table with a mode": Refused(filling(target={"writeMode": "Append"}), "spec", f"{OF_FILLING} needs no writeMode, partitionBy, clusterBy, properties, scope of the target"),
-    "a version of a filled table": Refused(filling(source={"version": 7}), "spec", f"{OF_FILLING} needs no version, allowFilesOutside of the source"),
+    "a version of a filled table": Refused(filling(source={"version": 7}), "spec", f"{OF_FILLING} needs no version, timestamp, hold, allowFilesOutside of the source"),
+    "a time of a filled table": Refused(filling(source={"timestamp": "2026-11-26T18:00:00Z"}), "spec", f"{OF_FILLING} needs no version, timestamp, hold, allowFilesOutside of the source"),
+    "old versions of a filled table": Refused(filling(source={"hold": "Extend"}), "spec", f"{OF_FILLING} needs no version, timestamp, hold, allowFilesOutside of the source"),
     "a condition without a column": Refused(spec(transform={"setWhere": "id > 5"}), "spec.transform", "transform.setWhere is the condition of transform.set, and the spec has none"),
     "two starts of writers": Refused(filling(params={"writersSince": 7, "writersSinceTime": "2026-11-26T18:00:00Z"}), "spec.strategy.inPlace", "give at most one of writersSince and writersSinceTime"),
 }  # fmt: skip

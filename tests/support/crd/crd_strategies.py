@@ -4,7 +4,8 @@ import re
 from datetime import datetime
 
 from hypothesis import strategies as st
-from support.crd.crd_rows import CRD, OF_TOPICS, SCHEMA, topic
+from support.crd.crd_rows import FILLING, OF_TOPICS
+from support.crd.crd_specs import CRD, SCHEMA, topic
 
 from backfill_api.model import member_of
 
@@ -97,6 +98,39 @@ def _with_members_of_its_type(flip):
         flip.pop(member, None)
 
 
+def _with_one_start(spec, target):
+    """Remove the second start of a source, and what needs a snapshot from a job that reads none, or that."""
+    for source in [value for value in spec["source"].values() if isinstance(value, dict)]:
+        if "version" in source:
+            source.pop("timestamp", None)
+        if source.get("changesOnly"):
+            if spec.get("strategy", {}).get("type", "Snapshot") != "Snapshot" or {"publish", "scope"} & target.keys():
+                del source["changesOnly"]
+            else:
+                spec.pop("verify", None)
+                spec.get("switch", {}).pop("when", None)
+
+
+def _with_set_of_its_strategy(spec, target):
+    """Let a strategy that fills columns name one, and nothing of a copy; remove `set` from other strategies."""
+    if spec.get("strategy", {}).get("type") != FILLING:
+        for name in ("set", "setWhere"):
+            spec.get("transform", {}).pop(name, None)
+        return
+    spec["transform"] = {"set": {"norm": "upper(name)"}}
+    spec.pop("after", None)
+    spec.pop("refresh", None)
+    spec.get("switch", {}).pop("when", None)
+    for name in ("writeMode", "partitionBy", "clusterBy", "properties", "scope"):
+        target.pop(name, None)
+    for source in [value for value in spec["source"].values() if isinstance(value, dict)]:
+        for name in ("version", "timestamp", "hold", "allowFilesOutside"):
+            source.pop(name, None)
+    params = spec["strategy"].get("inPlace", {})
+    if "writersSince" in params:
+        params.pop("writersSinceTime", None)
+
+
 @st.composite
 def sound_specs(draw):
     """Draw a spec of the schema that also keeps the CEL rules, as far as removing fields achieves that."""
@@ -129,8 +163,13 @@ def sound_specs(draw):
     target.pop("existingRows", None)
     if spec.get("strategy", {}).get("type", "Snapshot") not in {"Replica", "Snapshot"}:
         target.pop("publish", None)
+        target.pop("filteredRows", None)
     if target.get("publish", "Continuously") == "Continuously" or spec.get("after") == "Follow":
         target.pop("scope", None)
+    if "scope" in target:
+        target.pop("filteredRows", None)
+    _with_one_start(spec, target)
+    _with_set_of_its_strategy(spec, target)
     _with_members_of_its_type(spec.get("switch", {}).get("flip", {}))
     if spec.get("after") != "Follow":
         spec.get("switch", {}).pop("when", None)

@@ -23,6 +23,8 @@ NOT_OF_TARGET: Final = {
 
 NOT_OF_SOURCE: Final = {
     "version": "the job reads the newest version of each file",
+    "timestamp": "the job reads the newest version of each file",
+    "hold": "the job needs no old version of the table",
     "allow_files_outside": "files of another folder are not replaced",
 }
 ONE_TABLE: Final = "must name the table of the source, because the strategy fills columns of one table"
@@ -85,9 +87,10 @@ def _check_ends(source: Source, target: Target, strategy: Strategy) -> None:
         (source.params, f"source.{member_of(source.type)}", NOT_OF_SOURCE),
     ):
         for name, why in fields.items():
+            described = type(params).model_fields.get(name)
             value = getattr(params, name, None)
-            if value:
-                alias = type(params).model_fields[name].alias
+            if described is not None and value != described.default:
+                alias = described.alias
                 raise refused(
                     f"{of}.{alias}",
                     f"must be left out with strategy {strategy.type}: {why}",
@@ -154,4 +157,6 @@ def _left_out(
 
 def _filled(params: Any, field: str, path: str) -> str:
     default = params.model_fields[field].default
+    if isinstance(default, str):
+        return f" && {path} != '{default}'"
     return f" && {path}.size() > 0" if default is not None else ""
