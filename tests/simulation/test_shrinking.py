@@ -23,6 +23,8 @@ from support.simulation.seeds.shrink import LISTS, Failure, kind_of, parts, shri
 from support.simulation.seeds.story import story
 from support.simulation.world import World
 
+from backfill_core import strategies
+
 CHEATS = [cheat for cheat, _ in BREACHES]
 
 
@@ -201,6 +203,13 @@ class TestASweep:
 
         assert many.startswith("Counter: 2 seeds, 4 worlds: ")
         assert single == "Counter: seed 7 breaks no law\n"
+
+    def test_the_program_sweeps_every_strategy(self) -> None:
+        """A strategy that it cannot sweep would end `make simulate`, and those behind it would not be looked at."""
+        program = [sys.executable, str(ROOT / "build-tools" / "simulate.py"), "--seeds", "1"]
+        lines = subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines()
+
+        assert [line.split(":")[0] for line in lines] == sorted(strategies.discover())
 
     def test_a_sweep_ends_at_the_first_failure(self) -> None:
         """Later seeds would only repeat it."""
