@@ -155,6 +155,8 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "SubmissionFailed": ("act", "Correct the image, the pull secret, or the volume that the message names. An edit of the spec starts a new attempt."),
     "Infrastructure": ("wait", "The next attempt resumes from the last commit. If it was memory (`OOMKilled`), raise `driver.resources` or `executor.resources`."),
     "Draining": ("wait", "The driver stops at a barrier, at most `drainTimeoutSeconds`. If the operator is gone: [delete](kubernetes.md#delete)."),
+    "Closing": ("wait", "At most 30 minutes. To skip it: annotate `backfill.dev/skip-closing=true`; source and target stay as they are ([delete](kubernetes.md#delete))."),
+    "Closed": ("none", "Shown in the history of a deleted job. The event `Closed` or `DropRefused` says what became of the tables."),
     "SpecRefused": ("act", "Correct the field that the message names. If a limit of the chart refuses it, ask the administrator: [limits](kubernetes.md#tenants). The operator tries again at the time in the message, with the corrected policy or webhook. To try now, set `backfill.dev/restart-requested` to a new value."),
     "QuotaExceeded": ("act", "Raise the namespace's ResourceQuota, or request less in `driver.resources`. The driver starts as soon as the quota allows it."),
     "PodRejected": ("wait", "The message is the kubelet's: its disk, memory or devices are full, or it shuts down. The driver starts as soon as a node has capacity: free some, or request less in `driver.resources`."),

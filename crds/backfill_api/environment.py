@@ -37,5 +37,6 @@ TERMINATION_LOG: Final = "BACKFILL_TERMINATION_LOG"
 
 PROCEDURE_MODES: Final = {
     "Switch": "switch", "UndoSwitch": "undo-switch", "CompleteSwitch": "complete-switch", "Repair": "repair",
+    "Close": "close",
 }  # fmt: skip
 """`BACKFILL_MODE` of a driver that performs a procedure instead of running the job."""

@@ -44,6 +44,9 @@ COMPLETE_SWITCH_ANNOTATION: Final = f"{GROUP}/switch-complete-requested"
 REPAIR_ANNOTATION: Final = f"{GROUP}/repair-requested"
 """Any text; each new one is one repair of the target."""
 
+SKIP_CLOSING_ANNOTATION: Final = f"{GROUP}/skip-closing"
+"""Any text; a deleted Backfill disappears without what its `deletionPolicy` asks for. Sources and targets stay as they are."""
+
 CHANGED_BY_ANNOTATION: Final = f"{GROUP}/changed-by"
 """JSON of a `ChangeClaim`: who changes the Backfill, and why. It is set in the request that changes the spec or the override.
 

@@ -15,6 +15,7 @@ from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
 from backfill_api.spec.auto_throttle import SpecThrottle
 from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, QueueName, Seconds
+from backfill_api.spec.end_of_life import DeletionPolicy, check_deletion, deletion_rules
 from backfill_api.spec.order import Dependencies
 from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility
@@ -88,6 +89,7 @@ class BackfillSpec(Model):
         *filling_rules(),
         *refresh_rules(),
         *switch_rules(),
+        *deletion_rules(),
     )
 
     job_id: Name | None = None
@@ -165,8 +167,10 @@ class BackfillSpec(Model):
     ttl_seconds_after_finished: Annotated[StrictInt, Field(ge=0, le=3650 * DAY_S)] | None = None
     """Delete the object this long after its end; default: never."""
 
-    deletion_policy: Literal["Drain", "Immediate"] = "Drain"
-    """Behaviour on deletion: `Drain` lets the driver stop at a barrier first."""
+    deletion_policy: DeletionPolicy = "Drain"
+    """End of a deleted job. `Retain`, and `Drain`, its earlier name: the driver stops at a barrier, and the source gets its own retention
+    back. `Release`: also, the job's state leaves the target, and its fence of the source is lifted. `Drop`: the target is removed, as by
+    `backfill drop`. `Immediate`: none of it. docs/kubernetes.md has the details."""
 
     drain_timeout_seconds: Drain = 60
     """Maximum duration of a drain; a node that is drained waits this long for the driver."""
@@ -216,10 +220,11 @@ class BackfillSpec(Model):
 
     @model_validator(mode="after")
     def _fits_its_end(self) -> Self:
+        ttl = self.ttl_seconds_after_finished
         if self.refresh is not None:
-            ttl = self.ttl_seconds_after_finished
             check_refresh(self.refresh, self.strategy, after=self.after, ttl_seconds=ttl)
         check_switch(self.switch, self.after)
+        check_deletion(self.deletion_policy, self.target, self.strategy.type, ttl_seconds=ttl)
         return self
 
     @model_validator(mode="after")

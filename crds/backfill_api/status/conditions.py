@@ -61,6 +61,8 @@ REASONS: Final = {
     "ImageUnavailable": "The image cannot be pulled now; another attempt is made, and no failure is counted.",
     "InitContainerFailed": "An init container of the driver's pod failed; the message names it.",
     "Draining": "The object is deleted; the driver stops at a barrier first.",
+    "Closing": "The object is deleted; a last driver does what `deletionPolicy` asks for. The message has its step.",
+    "Closed": "The last driver of a deleted job did what `deletionPolicy` asks for.",
     "SpecRefused": "The spec breaks a rule, or the API server refuses it.",
     "QuotaExceeded": "The namespace's quota has no room for the driver; tried again until there is room.",
     "PodRejected": "A node's kubelet rejected the driver's pod before it ran: no room. Another one is made; no failure is counted.",

@@ -1,4 +1,4 @@
-"""Procedures of a job: a switch-over, its undo and its end, and a repair. Each one is done by attempts of its own."""
+"""Procedures of a job: a switch-over, its undo and its end, a repair, and its end. Each one is done by attempts of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from backfill_api.model import Model
 from backfill_api.spec.bounds import Count, Message, Moment
 
-ProcedureKind = Literal["Switch", "UndoSwitch", "CompleteSwitch", "Repair"]
+ProcedureKind = Literal["Switch", "UndoSwitch", "CompleteSwitch", "Repair", "Close"]
 Place = Literal["Source", "Between", "Target", "Released"]
 Word = Annotated[str, Field(max_length=64)]
 
@@ -22,7 +22,7 @@ class ProcedureEnd(Model):
 
     end: Word
     """Of a switch-over: Refused, Nothing (there is none to undo or to complete), Following, Switched, Undone, Completed or Interrupted;
-    of a repair: Repaired or Equal."""
+    of a repair: Repaired or Equal; of the end of a deleted job: Kept, Released, Dropped or Refused."""
 
     version: Count | None = None
     """Version of the source at which it stands still, or of the target that contains the repair; absent: none."""
@@ -125,3 +125,22 @@ class RepairRun(Model):
 
     files_removed: Count = 0
     """Files of the target that were replaced or removed."""
+
+
+class ClosingRun(Model):
+    """The end of a deleted job, as its `deletionPolicy` asks for."""
+
+    state: Word
+    """`Running`, `Kept`, `Released`, `Dropped`, `Refused` (the target may not be dropped), `Abandoned` or `Skipped`."""
+
+    start: Moment
+    """Time of its start, RFC 3339; half an hour later it is given up."""
+
+    failures: Count = 0
+    """Attempts of it that failed; after the third it is given up."""
+
+    reason: Word = ""
+    """Reason of its end, or of the last failure."""
+
+    message: Message = ""
+    """Message for users, with the remedy."""

@@ -13,13 +13,13 @@ from backfill_api.spec.override import Override, ThrottleSpec
 from backfill_api.status.conditions import Condition, Phase
 from backfill_api.status.losses import Losses, PodLoss
 from backfill_api.status.plan import Plan, PlanWarning
-from backfill_api.status.procedure import ProcedureKind, RepairRun, SwitchRun
+from backfill_api.status.procedure import ClosingRun, ProcedureKind, RepairRun, SwitchRun
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.status.receipt import Receipt, ReceiptSummary
 from backfill_api.wire import Command, CommandType
 
 __all__ = [
-    "Acknowledgement", "Attempt", "BackfillStatus", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning", "PodLoss",
+    "Acknowledgement", "Attempt", "BackfillStatus", "ClosingRun", "Condition", "Control", "PastAttempt", "PendingCommand", "Phase", "Plan", "PlanWarning", "PodLoss",
     "Progress", "ProgressSummary", "Receipt", "ReceiptSummary", "RefreshRun", "RefreshTimes", "RepairRun", "StopRequest", "SwitchRun",
 ]  # fmt: skip
 
@@ -355,6 +355,9 @@ class BackfillStatus(Model):
 
     repair: RepairRun | None = None
     """The newest repair; absent: none was requested."""
+
+    closing: ClosingRun | None = None
+    """The end of a deleted job; absent: the job is not deleted, or its `deletionPolicy` asks for nothing."""
 
     history: Annotated[tuple[PastAttempt, ...], Field(max_length=HISTORY_MAX)] = ()
     """The last attempts that ended, oldest first."""

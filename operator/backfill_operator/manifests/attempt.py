@@ -99,6 +99,9 @@ class Launch:
     procedure: ProcedureKind | None = None
     """The procedure that the driver performs instead of running the job."""
 
+    detached: bool = False
+    """True if its objects have no owner."""
+
     driver_placement: Placement = Placement()
     executor_placement: Placement = Placement()
 
@@ -114,6 +117,8 @@ class Launch:
 
     @property
     def local(self) -> bool:
-        """True if the driver works without executors; a plan always does."""
+        """True if the driver works without executors; a plan and the end of a deleted job always do."""
         executor = self.spec.executor
-        return self.kind == "Plan" or (executor.instances == 0 and executor.dynamic is None)
+        return (
+            self.kind == "Plan" or self.procedure == "Close" or (executor.instances == 0 and executor.dynamic is None)
+        )

@@ -50,6 +50,8 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
         "scratch",
     ):
         spec.pop(name, None)
+    if launch.procedure != "Close":
+        spec.pop("deletionPolicy", None)
     if conf := {**launch.spec.spark.conf, **observing_settings(launch)}:
         spec["spark"] = {"conf": conf}
     if launch.paused is not None:

@@ -93,19 +93,9 @@ def labels(launch: Launch, role: Role | None = None) -> dict[str, str]:
 
 
 def metadata(launch: Launch, role: Role | None = None) -> dict[str, Any]:
-    """Return the metadata of an object that is deleted with its Backfill."""
-    return {
-        "name": object_name(launch),
-        "namespace": launch.namespace,
-        "labels": labels(launch, role),
-        "ownerReferences": [
-            {
-                "apiVersion": API_VERSION,
-                "kind": KIND,
-                "name": launch.name,
-                "uid": launch.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
-    }
+    """Return the metadata of an object that is deleted with its Backfill; of a detached attempt, the operator deletes it."""
+    made = {"name": object_name(launch), "namespace": launch.namespace, "labels": labels(launch, role)}
+    if launch.detached:
+        return made
+    owner = {"apiVersion": API_VERSION, "kind": KIND, "name": launch.name, "uid": launch.uid}
+    return made | {"ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}]}

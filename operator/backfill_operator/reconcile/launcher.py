@@ -89,6 +89,7 @@ def manifests_of(installation: Installation) -> Manifests:
             until=action.until,
             refresh=action.refresh,
             procedure=action.procedure,
+            detached=action.detached,
             driver_placement=placements.get(DRIVER_SET, Placement()),
             executor_placement=placements.get(EXECUTOR_SET, Placement()),
         )

@@ -3,6 +3,7 @@
     decide.decide         the one entry point
     observation, actions  input and output
     inputs                the observation classified: context, desired state, policy, termination, timestamps, backoff
+    closing               end of a deleted job: whether it needs an attempt, and when that is given up
     steps                 one module for each situation of a Backfill; `step` contains shared parts
     status                conditions, their details, and the rule for writing a status
 

@@ -57,6 +57,9 @@ class LaunchDriver:
     procedure: ProcedureKind | None = None
     """The procedure that the driver performs instead of running the job."""
 
+    detached: bool = False
+    """True if its objects have no owner: a garbage collector that deletes the Backfill's dependents first must not end the driver."""
+
     token_hashes: tuple[str, ...] = ()
     """Hashes of tokens that its Secret may contain; a Secret with another token is not the attempt's. Empty if not on record."""
 

@@ -6,9 +6,11 @@ Stateless: data that must outlive this call is in the status, and an action that
 A step decides one situation. When the situation is over, it returns `Ended`, and `NEXT` contains the step that follows:
 
     finalize            DriverToDrain  reconcile_running
+                        Drained        close
+    close               Launchable     plan_attempt
     reconcile_running   NotLaunched    launch
                         Terminated     on_terminated
-    on_terminated       Recorded       reconcile_idle
+    on_terminated       Recorded       reconcile_idle, or close for a deleted object
     reconcile_finished  Reopened       reconcile_idle
     reconcile_idle      Launchable     plan_attempt
 
@@ -30,6 +32,7 @@ from backfill_core.lifecycle.inputs.context import Context, classify
 from backfill_core.lifecycle.observation import DriverPod, Observation
 from backfill_core.lifecycle.queue.quota import with_fence, workload_actions
 from backfill_core.lifecycle.refresh_times import next_refresh_in_ms, skipped_event, with_refresh_times
+from backfill_core.lifecycle.status.closing_ends import closing_events
 from backfill_core.lifecycle.status.condition_details import (
     COMMIT_STALLED,
     EDIT_PENDING,
@@ -41,6 +44,7 @@ from backfill_core.lifecycle.status.losses import lost_executors_event
 from backfill_core.lifecycle.status.procedure_events import procedure_events
 from backfill_core.lifecycle.status.size import bounded
 from backfill_core.lifecycle.status.write_policy import lease_of
+from backfill_core.lifecycle.steps.closing import close
 from backfill_core.lifecycle.steps.finalizing import finalize, reconcile_finished
 from backfill_core.lifecycle.steps.idle import reconcile_idle
 from backfill_core.lifecycle.steps.launching import launch, plan_attempt
@@ -50,16 +54,23 @@ from backfill_core.lifecycle.steps.terminating import on_terminated
 
 Step = Callable[[Context], StepResult | Ended[Outcome]]
 
+
+def after_end(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
+    """Decide what follows an attempt whose end is in the status."""
+    return reconcile_idle(context) if context.observation.deletion_ms is None else close(context)
+
+
 NEXT: Final[Mapping[Outcome, Step]] = {
     "DriverToDrain": reconcile_running,
+    "Drained": close,
     "NotLaunched": launch,
     "Terminated": on_terminated,
-    "Recorded": reconcile_idle,
+    "Recorded": after_end,
     "Reopened": reconcile_idle,
     "Launchable": plan_attempt,
 }
 STEPS_MAX: Final = 5
-"""Number of steps on the longest path through `NEXT`: finalize, reconcile_running, on_terminated, reconcile_idle, plan_attempt."""
+"""Number of steps on the longest path through `NEXT`: finalize, reconcile_running, on_terminated, after_end, plan_attempt."""
 
 NOTEWORTHY: Final = frozenset({"AwaitingApproval", "Paused", "Suspended", "Running", "Succeeded"})
 ALARMING: Final = frozenset({"Retrying", "Failed"})
@@ -112,6 +123,7 @@ def decide(observation: Observation, now_ms: int) -> Decision:
             *skipped_event(observation.status, status),
             *lost_executors_event(observation.status, status),
             *procedure_events(observation.status, status),
+            *closing_events(observation.status, status),
             *_ended_sidecars(result.actions, lingering),
         ),
     )

@@ -202,13 +202,13 @@ def hold_log(log: FencedLog, backfill: BackfillResource) -> Held:
 
 def hold_source(spark: SparkSession, backfill: BackfillResource) -> None:
     """Extend the retention of a source if its spec asks for that; see `hold_log`."""
-    if backfill.spec.source.params.extends_retention and (log := _log_of(spark, backfill)) is not None:
+    if backfill.spec.source.params.extends_retention and (log := source_log(spark, backfill)) is not None:
         hold_log(log, backfill)
 
 
 def planned_hold(spark: SparkSession, backfill: BackfillResource) -> tuple[str, ...]:
     """Return the retentions of the source that a run would extend; raises the errors of `hold_log`, except for denied writes."""
-    log = _log_of(spark, backfill) if backfill.spec.source.params.extends_retention else None
+    log = source_log(spark, backfill) if backfill.spec.source.params.extends_retention else None
     if log is None:
         return ()
     head = log.head()
@@ -218,9 +218,12 @@ def planned_hold(spark: SparkSession, backfill: BackfillResource) -> tuple[str, 
 
 def end_hold(spark: SparkSession, backfill: BackfillResource) -> bool:
     """Restore the retention of a source if the job extended it; return whether it did. Raises the errors of `hold_log`."""
-    log = _log_of(spark, backfill)
-    if log is None:
-        return False
+    log = source_log(spark, backfill)
+    return log is not None and end_hold_log(log, backfill)
+
+
+def end_hold_log(log: FencedLog, backfill: BackfillResource) -> bool:
+    """Restore the retention of a table if the job extended it; see `end_hold`."""
     try:
         head = log.head()
     except SourceNotFoundError:
@@ -230,7 +233,7 @@ def end_hold(spark: SparkSession, backfill: BackfillResource) -> bool:
 
 def source_state(spark: SparkSession, backfill: BackfillResource) -> SourceState:
     """Return whether the source of a job exists, and whether this job fences it or switched it over."""
-    log = _log_of(spark, backfill)
+    log = source_log(spark, backfill)
     if log is None:
         return "Unknown"
     try:
@@ -252,7 +255,7 @@ def describe_hold_left(spark: SparkSession, backfill: BackfillResource) -> str:
     return ""
 
 
-def _log_of(spark: SparkSession, backfill: BackfillResource) -> FencedLog | None:
+def source_log(spark: SparkSession, backfill: BackfillResource) -> FencedLog | None:
     """Return the log of a job's source; `None` if it has none to which entries can be added."""
     source = backfill.spec.source
     plugin = choose(sources.discover(), source.type, "spec.source.type")

@@ -16,6 +16,7 @@ from backfill_core.switch_over.steps import End, Goal, Step
 from backfill_spark.control.wire import to_api_receipt
 from backfill_spark.driver import termination_message
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
+from backfill_spark.procedures.close import close_job
 from backfill_spark.procedures.step_server import StepServer, without_operator
 from backfill_spark.repair.repair import repair_target
 from backfill_spark.settings import DriverSettings
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KINDS: Final[dict[str, ProcedureKind]] = {
-    PROCEDURE_MODES[kind]: kind for kind in ("Switch", "UndoSwitch", "CompleteSwitch", "Repair")
+    PROCEDURE_MODES[kind]: kind for kind in ("Switch", "UndoSwitch", "CompleteSwitch", "Repair", "Close")
 }
 GOALS: Final = {"Switch": Goal.SWITCH, "UndoSwitch": Goal.UNDO, "CompleteSwitch": Goal.COMPLETE}
 NOTHING: Final = "Nothing"
@@ -70,7 +71,13 @@ def perform(
 
         procedure = _Procedure(backfill, without_operator(settings), stop, announce, spark)
         try:
-            ending = procedure.repair() if kind == "Repair" else procedure.switch(kind, ends.append)
+            match kind:
+                case "Repair":
+                    ending = procedure.repair()
+                case "Close":
+                    ending = procedure.close()
+                case _:
+                    ending = procedure.switch(kind, ends.append)
         except StoppedEarly:
             stopped = Ending(outcome="Stopped", reason="Stopped", message=STOPPED, procedure=_end(kind, ends, steps))
             return Performed(stopped, EXIT_STOPPED)
@@ -117,6 +124,12 @@ class _Procedure:
         )  # fmt: skip
         receipt = None if result.receipt is None else to_api_receipt(result.receipt).summary
         return Ending(outcome="Complete", reason=end.value, receipt=receipt, procedure=detail)
+
+    def close(self) -> Ending:
+        """End a deleted job."""
+        return close_job(
+            self.backfill, settings=self.settings, stop=self.stop, starting=self.starting, spark=self.spark
+        )
 
     def repair(self) -> Ending:
         """Repair the target; a job that has ended stays ended."""

@@ -35,6 +35,7 @@ class TestTheModeOfARefresh:
             ("UndoSwitch", "undo-switch"),
             ("CompleteSwitch", "complete-switch"),
             ("Repair", "repair"),
+            ("Close", "close"),
         ],
     )
     def test_procedure_has_its_mode(self, procedure: ProcedureKind, mode: str) -> None:

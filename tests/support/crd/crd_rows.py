@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from support.crd.crd_specs import DELTA, SCHEMA, of_a_topic, rules, source, spec, target, topic
 
 from backfill_api.model import member_of
+from backfill_api.spec.end_of_life import FILLS, NAME_STAYS, RESULT_GOES, ROWS_OF_OTHERS
 
 ACCEPTED = {
     "the least": spec(),
@@ -71,6 +72,10 @@ ACCEPTED = {
             secretRef="kafka", onBadRecord="Quarantine", quarantinePath="/data/bad",
         )
     ),
+    "a deletion that keeps all": spec(deletionPolicy="Retain", target=target(table="shop.copy", path=None), ttlSecondsAfterFinished=5),
+    "a deletion that releases": spec(deletionPolicy="Release", ttlSecondsAfterFinished=5, verify="None", target=target(existingRows="Keep", writeMode="Append")),
+    "a deletion that drops": spec(deletionPolicy="Drop"),
+    "a deletion that drops, of a topic": of_a_topic(deletionPolicy="Drop"),
     "an end and what follows": spec(
         after="Follow", verify="Final", activeDeadlineSeconds=60, ttlSecondsAfterFinished=0, retainDriver="Always"
     ),
@@ -127,6 +132,10 @@ REFUSED = {
     "a switch-over of a job that ends": Refused(spec(switch={"when": "WhenVerified"}), "spec", "switch.when: WhenVerified switches over a job that follows its source: set after: Follow"),
     "another write mode": Refused(spec(target=target(writeMode="Overwrite")), "spec.target.delta.writeMode", "Unsupported value"),
     "another strategy": Refused(spec(strategy={"type": "Guess"}), "spec.strategy.type", "Unsupported value"),
+    "another deletion": Refused(spec(deletionPolicy="Delete"), "spec.deletionPolicy", "Unsupported value"),
+    "a drop of a result": Refused(spec(deletionPolicy="Drop", ttlSecondsAfterFinished=5), "spec", RESULT_GOES),
+    "a drop of kept rows": Refused(spec(deletionPolicy="Drop", verify="None", target=target(existingRows="Keep", writeMode="Append")), "spec", ROWS_OF_OTHERS),
+    "a drop of a name": Refused(spec(deletionPolicy="Drop", target=target(path=None, table="shop.copy")), "spec", NAME_STAYS),
     "a rate below zero": Refused(spec(throttle={"rowsPerSecond": -1}), "spec.throttle.rowsPerSecond", "greater than or equal to 0"),
     "an end without a limit": Refused(spec(throttle={"until": "2026-11-26T18:00:00Z"}), "spec", "throttle.until is the end of a limit, and the spec has none"),
     "an end without a time zone": Refused(spec(throttle={"rowsPerSecond": 5, "until": "2026-11-26T18:00:00"}), "spec.throttle.until", "should match"),
@@ -333,6 +342,7 @@ ACCEPTED |= {
     "writers since a time": filling(params={"writersSinceTime": "2026-11-26T18:00:00Z"}),
 }
 REFUSED |= {
+    "a drop of filled columns": Refused(filling(deletionPolicy="Drop"), "spec", FILLS),
     "a strategy without a column to fill": Refused(filling(transform={"where": "id > 5"}), "spec", f"transform.set and {OF_FILLING} need each other"),
     "a column to fill of a copy": Refused(spec(transform={"set": {"norm": "upper(name)"}}), "spec", f"transform.set and {OF_FILLING} need each other"),
     "a filter of filled rows": Refused(filling(transform={"set": {"norm": "upper(name)"}, "where": "id > 5"}), "spec", f"{OF_FILLING} takes transform.set, not select and where"),

@@ -87,6 +87,11 @@ class Context:
         return self.report.progress if self.report else None
 
     @property
+    def step(self) -> str:
+        """Step that the driver reports; empty without a report."""
+        return "" if self.progress is None else self.progress.reason
+
+    @property
     def reachable(self) -> bool:
         """True if the driver answers, or answered recently."""
         if self.report is None:

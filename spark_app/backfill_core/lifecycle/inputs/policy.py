@@ -46,7 +46,7 @@ class Policy:
             startup_s=spec.startup_timeout_seconds,
             drain_s=spec.drain_timeout_seconds,
             ttl_s=spec.ttl_seconds_after_finished,
-            drains=spec.deletion_policy == "Drain",
+            drains=spec.deletion_policy != "Immediate",
             retain=spec.retain_driver,
             ack_timeout_ms=max(ACK_TIMEOUT_MS, COMMITS_WAITED * spec.barrier.interval_ms * spec.barrier.commit_every),
         )

@@ -1,6 +1,6 @@
 """Procedures: which one an annotation or the spec requests, and whether it may begin.
 
-A procedure is a switch-over, its undo, its end, or a repair. The job's driver stops at a barrier, and an attempt of its own performs
+A procedure is a switch-over, its undo, its end, a repair, or the end of a deleted job. The job's driver stops at a barrier, and an attempt of its own performs
 the procedure.
 """
 
@@ -58,6 +58,8 @@ class Request:
 
 def procedure_of(status: BackfillStatus) -> ProcedureKind | None:
     """Return the procedure that attempts must perform; `None` if they run the job."""
+    if status.closing is not None and status.closing.state == "Running":
+        return "Close"
     if status.switch is not None and status.switch.state == "Running":
         return OF_GOAL[status.switch.goal]
     return "Repair" if status.repair is not None and status.repair.state == "Running" else None

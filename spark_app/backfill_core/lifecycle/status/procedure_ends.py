@@ -9,7 +9,7 @@ Refused, Nothing          as before       an ordinary attempt; nothing if the ta
 Interrupted               Between         an error that may pass: the same procedure again; another one: the job is failed
 none: the driver died     as before       the same procedure again
 
-A repair that ended is followed by an ordinary attempt, or by nothing if the job is complete.
+The end of a deleted job: `closing_ends`. A repair that ended is followed by an ordinary attempt, or by nothing if the job is complete.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from backfill_api.status.procedure import Place, ProcedureEnd, ProcedureKind
 from backfill_api.status.status import Attempt, BackfillStatus
 from backfill_core.lifecycle.inputs.procedures import short
 from backfill_core.lifecycle.inputs.termination import Termination
+from backfill_core.lifecycle.status.closing_ends import closing_termination, with_closing_end
 
 SWITCH_REFUSED, REPAIR_REFUSED = "SwitchRefused", "RepairRefused"
 
@@ -26,7 +27,7 @@ SWITCH_REFUSED, REPAIR_REFUSED = "SwitchRefused", "RepairRefused"
 def with_step(status: BackfillStatus, attempt: Attempt, step: str) -> BackfillStatus:
     """Return the status with the step that the driver of a switch-over reports."""
     run = status.switch
-    if attempt.procedure in (None, "Repair") or run is None or not step:
+    if attempt.procedure in (None, "Repair", "Close") or run is None or not step:
         return status
     return status.model_copy(update={"switch": run.model_copy(update={"step": step[:64]})})
 
@@ -38,6 +39,8 @@ def termination_of(
     kind = attempt.procedure
     if kind is None or termination.outcome == "Rejected":
         return termination
+    if kind == "Close":
+        return closing_termination(ending, termination)
     code, end = termination.exit_code, _end_of(status, kind, ending, termination)
     if not end and termination.outcome in ("Complete", "Planned"):
         return Termination("Retry", "Unexpected", "the driver did not report the end of the procedure", code)
@@ -66,6 +69,8 @@ def with_end(
 ) -> BackfillStatus:
     """Return the status with the end of a procedure's attempt; a procedure that is not over stays `Running`."""
     kind = attempt.procedure
+    if kind == "Close":
+        return with_closing_end(status, ending, termination)
     run = status.repair if kind == "Repair" else status.switch
     if kind is None or run is None or termination.outcome == "Rejected":
         return status

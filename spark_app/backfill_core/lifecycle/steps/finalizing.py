@@ -7,7 +7,8 @@ from typing import Literal
 
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.status import BackfillStatus, Control, RefreshRun
-from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeleteObject, DeletePod, RemoveFinalizer
+from backfill_core.lifecycle.actions import Action, DeleteObject, RemoveFinalizer
+from backfill_core.lifecycle.closing import given_up, is_closing
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.procedures import answered, continued, procedure_of, refused, requested
 from backfill_core.lifecycle.observation import DriverPod
@@ -22,15 +23,16 @@ from backfill_core.lifecycle.steps.step import (
     continues_after_end,
     delete_pods,
     delete_unretained,
+    orphans,
     refetch_pods,
-    retained,
+    release,
     stuck_ms,
     without_driver,
 )
 
 
-def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
-    """Release a deleted object: after its driver's drain, or at once. Nothing is launched for it any more.
+def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain", "Drained"]]:
+    """Release a deleted object: after its driver's drain and what its policy asks for, or at once. The job never runs again.
 
     Without the finalizer the object no longer exists: the garbage collector ends the pods, and a driver stops at a barrier
     on SIGTERM. A driver is ended in the same way if the status cannot be written: no status may block a deletion.
@@ -38,13 +40,18 @@ def finalize(context: Context) -> StepResult | Ended[Literal["DriverToDrain"]]:
     result = StepResult(context.status, without_driver(context, ConditionSet.reconciling("Terminating", "Draining")))
     if DRAIN_FINALIZER not in context.observation.finalizers:
         return result
-    alive = _alive(context)
+    alive, recordable = _alive(context), context.observation.recordable
     if not context.policy.drains:
-        return result.then(*delete_pods(context, alive, grace_s=STOP_GRACE_S), *_orphans(context), RemoveFinalizer())
-    if not alive:
-        return result.then(*_orphans(context), RemoveFinalizer()) if context.observation.live else refetch_pods(context)
+        return result.then(*delete_pods(context, alive, grace_s=STOP_GRACE_S), *orphans(context), RemoveFinalizer())
+    if not alive and not context.observation.live:
+        return refetch_pods(context)
     pod = context.pod
-    if context.observation.recordable and context.attempt is not None and pod is not None and not pod.over:
+    if recordable and is_closing(context):
+        waits = pod is None and not alive and given_up(context) is not None
+        return Ended("Drained" if waits else "DriverToDrain", context)
+    if not alive:
+        return Ended("Drained", context)
+    if recordable and context.attempt is not None and pod is not None and not pod.over:
         return Ended("DriverToDrain", context)
     result = result.then(*delete_pods(context, alive, grace_s=context.policy.drain_s))
     return result.requeue_within(stuck_ms(context, alive))
@@ -75,8 +82,8 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
         conditions = ConditionSet.failed(finished.reason, finished.message)
     alive = _alive(context)
     actions: list[Action] = [*delete_pods(context, alive, grace_s=policy.drain_s), *delete_unretained(context)]
-    if not alive and DRAIN_FINALIZER in context.observation.finalizers:
-        actions.append(RemoveFinalizer())
+    if not alive:
+        actions += release(context)
     result = StepResult(context.status, without_driver(context, conditions), tuple(actions))
     result = result.requeue_within(stuck_ms(context, alive))
     completed = context.status.completion_time
@@ -111,20 +118,6 @@ def _reopened(context: Context, *, refreshes: bool) -> BackfillStatus:
     elif status.refresh is not None and context.refreshing:
         fresh["refresh"] = RefreshRun(start=status.refresh.start)
     return status.model_copy(update=fresh)
-
-
-def _orphans(context: Context) -> tuple[Action, ...]:
-    """Delete objects that no garbage collector deletes: `--cascade=orphan` removed the owner from pods and objects.
-
-    An ended pod stays if the spec retains it. The ConfigMap, the Secret and the Service of its attempt are no longer needed.
-    """
-    actions: list[Action] = []
-    for pod in context.our_pods:
-        if pod.owner_uid is None and pod.attempt is not None:
-            actions.append(DeleteAttemptObjects(pod.attempt))
-            if pod.over and not retained(context, pod):
-                actions.append(DeletePod(pod.name, pod.uid, 0))
-    return tuple(actions)
 
 
 def _alive(context: Context) -> tuple[DriverPod, ...]:

@@ -9,6 +9,7 @@ from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.status import TOKEN_HASHES_MAX, Attempt, AttemptKind, Control
 from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.actions import DeleteAttemptObjects, LaunchDriver, PersistIntent
+from backfill_core.lifecycle.closing import detached, is_closing
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.inputs.procedures import procedure_of
@@ -67,11 +68,12 @@ def plan_attempt(context: Context) -> StepResult:
         return refetch_pods(context, driver_name(context.observation.name, number))
     kind: AttemptKind = "Plan" if context.plan_first else "Run"
     procedure = procedure_of(status) if kind == "Run" else None
+    admission = None if procedure == "Close" else admitted_by(context)
     token_hash = context.observation.token_hash
     attempt = Attempt(
         number=number, kind=kind, state="Planned", pod_name=driver_name(context.observation.name, number),
         start_time=context.timestamp, token_hashes=(token_hash,) if token_hash else None, procedure=procedure,
-        workload_uid=admitted_by(context),
+        workload_uid=admission,
     )  # fmt: skip
     status = status.model_copy(
         update={
@@ -95,10 +97,9 @@ def launch(context: Context) -> StepResult:
     blocked = blocked_by(context)
     if blocked is not None:
         return blocked
-    if (held := held_launch(context)) is not None:
+    # A deleted job reads and writes no rows, so it waits for no pause and no queue.
+    if not is_closing(context) and (held := held_launch(context) or held_by_queue(context)) is not None:
         return held
-    if (queued := held_by_queue(context)) is not None:
-        return queued
     failed = context.observation.launch_failed
     if failed is None or failed.attempt != attempt.number:
         return _launch_again(context, attempt, _launching(context, attempt))
@@ -216,10 +217,13 @@ def _launch_action(context: Context, attempt: Attempt) -> LaunchDriver:
         **desired.controls,
         refresh=context.refreshing,
         procedure=attempt.procedure,
+        detached=detached(context),
         token_hashes=attempt.token_hashes or (),
     )
 
 
 def _launching(context: Context, attempt: Attempt) -> ConditionSet:
+    if attempt.procedure == "Close":
+        return without_driver(context, ConditionSet.reconciling("Terminating", "Closing"))
     plans = attempt.kind == "Plan"
     return without_driver(context, planning(context) if plans else ConditionSet.reconciling("Launching", "Launching"))

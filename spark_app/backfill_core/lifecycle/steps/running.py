@@ -17,6 +17,7 @@ from backfill_core.lifecycle.actions import (
     PersistIntent,
     SendCommand,
 )
+from backfill_core.lifecycle.closing import closing_left_ms, detached, given_up, is_closing, running
 from backfill_core.lifecycle.commands import (
     RESEND_S,
     CommandPlan,
@@ -117,7 +118,7 @@ def _on_missing(context: Context, attempt: Attempt) -> StepResult | Ended[Litera
 
 def _withdrawn(context: Context, attempt: Attempt) -> StopReason | None:
     """Return the reason why an attempt without a pod must not get one any more; `None` if it may."""
-    if attempt.stop is not None:
+    if attempt.stop is not None or is_closing(context):
         return None
     if evicted(context, attempt):
         return EVICTED
@@ -163,8 +164,7 @@ def _on_active(context: Context, attempt: Attempt, pod: DriverPod) -> StepResult
         "attempt": attempt, "control": control, "start_time": start_time, "lost_executors": lost_executors,
         **reported(context, control),
     }  # fmt: skip
-    step = "" if context.progress is None else context.progress.reason
-    context = replace(context, status=with_step(context.status.model_copy(update=update), attempt, step))
+    context = replace(context, status=with_step(context.status.model_copy(update=update), attempt, context.step))
     actions = _actions(context, attempt, pod, commands)
     if new_stop or commands.decided:
         actions = (PersistIntent(), *actions)
@@ -176,7 +176,8 @@ def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReas
     """Return the reason why the attempt must end; `None` if it may continue."""
     policy = context.policy
     if context.observation.deletion_ms is not None:
-        return "Deleted"
+        goes_on = is_closing(context) and given_up(context) is None
+        return _start_failed(context, attempt, pod) if goes_on else "Deleted"
     if evicted(context, attempt):
         return EVICTED
     if policy.refused:
@@ -189,6 +190,11 @@ def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReas
         return "DeadlineExceeded"
     if _outdated(context, attempt, pod) or _executors_outdated(context, attempt, pod):
         return "SpecChanged"
+    return _start_failed(context, attempt, pod)
+
+
+def _start_failed(context: Context, attempt: Attempt, pod: DriverPod) -> StopReason | None:
+    """Return the reason why a driver that did not start in time must end; `None` if it started, or may still."""
     left_ms = None if attempt.ready_time or _up(context, attempt, pod) else _startup_left_ms(context, attempt, pod)
     if left_ms is None or left_ms > 0:
         return None
@@ -238,7 +244,7 @@ def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: Comma
     actions += delete_unretained(context)
     if attempt.stop is None and pod.deletion_ms is None and not policy.refused and (pod.scheduled or pod.ready):
         # No process reads them before the pod has a node, so ten thousand waiting pods cost nothing.
-        launch = LaunchDriver(attempt.number, attempt.kind, **desired.controls)
+        launch = LaunchDriver(attempt.number, attempt.kind, **desired.controls, detached=detached(context))
         actions.append(EnsureObjects(launch))
     drains = policy.drains and not policy.refused
     if observation.deletion_ms is None and drains and DRAIN_FINALIZER not in observation.finalizers:
@@ -259,7 +265,8 @@ def _pod_grace_s(context: Context, attempt: Attempt) -> int | None:
 def _limits(context: Context, attempt: Attempt, pod: DriverPod, commands: CommandPlan) -> tuple[int | None, ...]:
     """Return the delays in milliseconds after which an action is due even if nothing changes."""
     policy, stop = context.policy, attempt.stop
-    deadline_s = policy.deadline_s if stop is None and not policy.refused else None
+    closing = running(context.status)
+    deadline_s = policy.deadline_s if stop is None and not policy.refused and closing is None else None
     return (
         round(RESEND_S * 1000) if commands.requests else None,
         None if stop is None else max(context.left_ms(stop.time, policy.drain_s * 1000), 1000),
@@ -269,6 +276,7 @@ def _limits(context: Context, attempt: Attempt, pod: DriverPod, commands: Comman
         context.unreachable_in_ms,
         limit_ends_in_ms(context),
         _lost_in_ms(context, attempt, pod),
+        None if closing is None or stop is not None else closing_left_ms(context, closing),
     )
 
 
@@ -306,6 +314,8 @@ def _up(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
 def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Control) -> ConditionSet:
     if attempt.stop is not None:
         conditions = _stopping(context, pod, attempt.stop)
+    elif attempt.procedure == "Close":
+        conditions = ConditionSet.reconciling("Terminating", "Closing", _why_waiting(pod) or context.step)
     elif attempt.kind == "Plan":
         conditions = planning(context, condition_details.with_scratch(context, _why_waiting(pod)))
     elif attempt.ready_time is None:
@@ -353,8 +363,7 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
     if (stalls := condition_details.stalled(context)) is not None:
         return ConditionSet.reconciling(phase, stalls.reason, stalls.message)
     if context.attempt is not None and context.attempt.procedure is not None:
-        step = "" if context.progress is None else context.progress.reason
-        return ConditionSet.reconciling("Running", STOPS[context.attempt.procedure], step)
+        return ConditionSet.reconciling("Running", STOPS[context.attempt.procedure], context.step)
     if rejected := refusals(context, control):
         return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver rejects {rejected}")
     if not in_force:

@@ -9,7 +9,15 @@ from typing import Final, Generic, Literal, TypeVar
 from backfill_api.names import DRAIN_FINALIZER
 from backfill_api.status.conditions import Phase
 from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.actions import Action, DeleteAttemptObjects, DeletePod, RefetchPods, RemoveFinalizer
+from backfill_core.lifecycle.actions import (
+    Action,
+    AddFinalizer,
+    DeleteAttemptObjects,
+    DeletePod,
+    RefetchPods,
+    RemoveFinalizer,
+)
+from backfill_core.lifecycle.closing import keeps_finalizer
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context, is_restored
 from backfill_core.lifecycle.inputs.dependencies import wait_of
@@ -46,8 +54,8 @@ DEPENDENCY_FIRST_MS, DEPENDENCY_LAST_MS = 60_000, 1_800_000
 PLAN_OUTDATED: Final = "PlanOutdated"
 """Reason of a Backfill whose plan was made for another spec, while the next plan is made."""
 
-Outcome = Literal["DriverToDrain", "NotLaunched", "Terminated", "Recorded", "Reopened", "Launchable"]
-"""`DriverToDrain`: a deleted object still has a driver. `NotLaunched`: the attempt is on record and has no pod.
+Outcome = Literal["DriverToDrain", "Drained", "NotLaunched", "Terminated", "Recorded", "Reopened", "Launchable"]
+"""`DriverToDrain`: a deleted object still has a driver. `Drained`: it has none. `NotLaunched`: the attempt is on record and has no pod.
 `Terminated`: the attempt is over. `Recorded`: its end is in the status. `Reopened`: a job that was over continues. `Launchable`: a new attempt may start.
 """
 
@@ -222,9 +230,12 @@ def stuck_ms(context: Context, pods: Iterable[DriverPod]) -> int | None:
 def release(context: Context) -> tuple[Action, ...]:
     """Remove the operator's finalizer while there is nothing to drain: the operator may be uninstalled, or lose its permission.
 
-    When a namespace is deleted, its pods end first, and the Role that permits the removal of a finalizer disappears after them.
+    When a namespace is deleted, its pods end first, and the Role that permits the removal of a finalizer disappears after them. An
+    object whose deletion needs another driver keeps the finalizer, or gets it again.
     """
     held = DRAIN_FINALIZER in context.observation.finalizers
+    if keeps_finalizer(context):
+        return () if held else (AddFinalizer(),)
     return (RemoveFinalizer(),) if held and not context.orphan_pods else ()
 
 
@@ -243,6 +254,20 @@ def delete_unretained(context: Context) -> tuple[Action, ...]:
             actions.append(DeletePod(pod.name, pod.uid, 0))
         elif lingers_ms(context, pod) == 0:
             actions.append(DeletePod(pod.name, pod.uid, context.policy.drain_s))
+    return tuple(actions)
+
+
+def orphans(context: Context) -> tuple[Action, ...]:
+    """Delete objects that no garbage collector deletes: `--cascade=orphan` removed the owner from pods and objects, or they had none.
+
+    An ended pod stays if the spec retains it. The ConfigMap, the Secret and the Service of its attempt are no longer needed.
+    """
+    actions: list[Action] = []
+    for pod in context.our_pods:
+        if pod.owner_uid is None and pod.attempt is not None:
+            actions.append(DeleteAttemptObjects(pod.attempt))
+            if pod.over and not retained(context, pod):
+                actions.append(DeletePod(pod.name, pod.uid, 0))
     return tuple(actions)
 
 
