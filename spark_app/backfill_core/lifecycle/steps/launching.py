@@ -66,14 +66,14 @@ def plan_attempt(context: Context) -> StepResult:
     number = last + 1
     if number > 1 and not context.observation.live:
         return refetch_pods(context, driver_name(context.observation.name, number))
-    kind: AttemptKind = "Plan" if context.plan_first else "Run"
+    closes = procedure_of(status) == "Close"
+    kind: AttemptKind = "Plan" if context.plan_first and not closes else "Run"
     procedure = procedure_of(status) if kind == "Run" else None
-    admission = None if procedure == "Close" else admitted_by(context)
     token_hash = context.observation.token_hash
     attempt = Attempt(
         number=number, kind=kind, state="Planned", pod_name=driver_name(context.observation.name, number),
         start_time=context.timestamp, token_hashes=(token_hash,) if token_hash else None, procedure=procedure,
-        workload_uid=admission,
+        workload_uid=None if closes else admitted_by(context),
     )  # fmt: skip
     status = status.model_copy(
         update={

@@ -40,7 +40,8 @@ def gone(policy: str = "Release", status: str = "suspended", **fields: Any) -> O
 
 def begun(**fields: Any) -> Observation:
     """Return a deleted Backfill whose last attempt was launched."""
-    seen = gone(**fields)
+    status = fields.pop("status_of", STATUSES["suspended"])
+    seen = replace(gone(**fields), status=status)
     decision = checked(seen)
     assert launches(decision) == [(2, "Close")]
     return after(seen, decision, live=True)
@@ -182,6 +183,17 @@ class TestTheEnd:
 
         assert over.status.closing is not None
         assert (over.status.closing.state, over.status.closing.failures) == ("Running", 0)
+
+    def test_a_lost_driver_is_followed_by_another_without_an_approval(self) -> None:
+        """The spec was approved before its first driver, of which the status may say nothing any more."""
+        manual = spec(deletionPolicy="Release", approval="Manual")
+        running_job = STATUSES["running"].model_copy(update={"progress": None})
+        seen = begun(spec=manual, status_of=running_job)
+        lost = replace(seen, pods=(ended(None, 2, reason="Evicted"),))
+        over = checked(lost)
+        again = checked(after(seen, over, pods=(), live=True), T0 + 600_000)
+
+        assert launches(again) == [(3, "Close")]
 
     @pytest.mark.parametrize("pods", [(), (pod(2),)])
     def test_half_an_hour_ends_it(self, pods: tuple[Any, ...]) -> None:
