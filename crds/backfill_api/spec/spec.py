@@ -15,7 +15,7 @@ from backfill_api.spec import combinations
 from backfill_api.spec import session_conf as meaning
 from backfill_api.spec.auto_throttle import SpecThrottle
 from backfill_api.spec.bounds import DAY_S, Drain, Name, PlanName, QueueName, Seconds
-from backfill_api.spec.end_of_life import DeletionPolicy, check_deletion, deletion_rules
+from backfill_api.spec.end_of_life.deletion import DeletionPolicy, check_deletion, deletion_rules
 from backfill_api.spec.order import Dependencies
 from backfill_api.spec.override import PauseSpec
 from backfill_api.spec.params import Params, SourceAbility

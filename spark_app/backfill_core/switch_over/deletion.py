@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from backfill_api.spec.end_of_life import DeletionPolicy
+from backfill_api.spec.end_of_life.deletion import DeletionPolicy
 from backfill_core.source_fence.fence import SWITCHING, TableHead
 from backfill_core.switch_over.mark import mark_of
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from support.crd.crd_specs import DELTA, SCHEMA, of_a_topic, rules, source, spec, target, topic
 
 from backfill_api.model import member_of
-from backfill_api.spec.end_of_life import FILLS, NAME_STAYS, RESULT_GOES, ROWS_OF_OTHERS
+from backfill_api.spec.end_of_life.deletion import FILLS, NAME_STAYS, RESULT_GOES, ROWS_OF_OTHERS
 
 ACCEPTED = {
     "the least": spec(),
