@@ -211,17 +211,17 @@ def pod_of(raw: Raw) -> DriverPod:
     return DriverPod(
         name=str(metadata.get("name", "")),
         uid=str(metadata.get("uid", "")),
-        owner_uid=_owner(metadata),
+        owner_uid=owner_uid(raw),
         attempt=_attempt(labels.get(ATTEMPT_LABEL)),
         backfill_uid=_text(labels.get(UID_LABEL)),
         kind=_kind(labels.get(KIND_LABEL)),
         phase=phase,
         ready=container.get("ready") is True,
         started=_started(container, state),
-        unready=_unready(status),
+        unready=_unready(raw, status),
         held="" if _started(container, state) else _held(raw, status),
         lingering=_running(status) if ended else "",
-        init_failed=_init_failed(status),
+        init_failed=_init_failed(raw, status),
         launched_of=_text(labels.get(LAUNCHED_LABEL)),
         launched_fields=_text(_mapping(metadata.get("annotations")).get(LAUNCHED_FIELDS_ANNOTATION)),
         executors_of=_text(labels.get(EXECUTORS_LABEL)),
@@ -267,7 +267,8 @@ def waiting_of(raw: Raw) -> tuple[str, str]:
 
 def owner_uid(raw: Raw) -> str | None:
     """Return the UID of the object that controls a pod, or `None`."""
-    return _owner(_mapping(raw.get("metadata")))
+    owners = _mappings(_mapping(raw.get("metadata")).get("ownerReferences"))
+    return next((str(owner.get("uid", "")) for owner in owners if owner.get("controller") is True), None)
 
 
 def pod_ip(raw: Raw) -> str | None:
@@ -294,9 +295,9 @@ def _driver_container(status: Mapping[str, Any]) -> Mapping[str, Any]:
     return (named or [{}])[0]
 
 
-def _unready(status: Mapping[str, Any]) -> str:
+def _unready(raw: Raw, status: Mapping[str, Any]) -> str:
     """Return the first other container that is not ready, with its reason; a webhook may have added the container."""
-    for container in _mappings(status.get("containerStatuses")):
+    for container in (*_sidecars(raw, status), *_mappings(status.get("containerStatuses"))):
         if container.get("name") != DRIVER_CONTAINER and container.get("ready") is not True:
             state = _mapping(container.get("state"))
             ended, waiting = _mapping(state.get("terminated")), _mapping(state.get("waiting"))
@@ -307,13 +308,17 @@ def _unready(status: Mapping[str, Any]) -> str:
 
 def _held(raw: Raw, status: Mapping[str, Any]) -> str:
     """Return the first sidecar that has not started: the kubelet starts the pod's containers after its sidecars."""
-    specs = _mappings(_mapping(raw.get("spec")).get("initContainers"))
-    sidecars = {container.get("name") for container in specs if container.get("restartPolicy") == "Always"}
-    for container in _mappings(status.get("initContainerStatuses")):
-        if container.get("name") in sidecars and container.get("started") is not True:
-            why = _joined(_mapping(_mapping(container.get("state")).get("waiting"))) or "it runs"
-            return f"sidecar {_text(container.get('name'))} has not started: {why}"[:MESSAGE_CHARACTERS_MAX]
+    for container in [found for found in _sidecars(raw, status) if found.get("started") is not True]:
+        why = _joined(_mapping(_mapping(container.get("state")).get("waiting"))) or "it runs"
+        return f"sidecar {_text(container.get('name'))} has not started: {why}"[:MESSAGE_CHARACTERS_MAX]
     return ""
+
+
+def _sidecars(raw: Raw, status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the statuses of the init containers that run beside the driver."""
+    specs = _mappings(_mapping(raw.get("spec")).get("initContainers"))
+    names = {container.get("name") for container in specs if container.get("restartPolicy") == "Always"}
+    return [found for found in _mappings(status.get("initContainerStatuses")) if found.get("name") in names]
 
 
 def _running(status: Mapping[str, Any]) -> str:
@@ -323,11 +328,12 @@ def _running(status: Mapping[str, Any]) -> str:
     return ", ".join(_text(container.get("name")) for container in running)[:MESSAGE_CHARACTERS_MAX]
 
 
-def _init_failed(status: Mapping[str, Any]) -> str:
-    """Return the failed init container: with `restartPolicy: Never`, its failure ends the pod."""
+def _init_failed(raw: Raw, status: Mapping[str, Any]) -> str:
+    """Return the failed init container, whose failure ends the pod; a sidecar is restarted, and ends with its pod."""
     for container in _mappings(status.get("initContainerStatuses")):
         ended = _mapping(_mapping(container.get("state")).get("terminated"))
-        if ended and ended.get("exitCode") != 0 and status.get("phase") == "Failed":
+        failed = ended and ended.get("exitCode") != 0 and status.get("phase") == "Failed"
+        if failed and container not in _sidecars(raw, status):
             name = _text(container.get("name"))
             return f"init container {name} failed: {_end(ended)}; kubectl logs -c {name} shows its log"
     return ""
@@ -363,11 +369,6 @@ def _waiting(status: Mapping[str, Any], driver: Mapping[str, Any]) -> Mapping[st
         if waiting and _text(waiting.get("reason")) not in STARTING:
             return waiting
     return {}
-
-
-def _owner(metadata: Mapping[str, Any]) -> str | None:
-    owners = (owner for owner in _mappings(metadata.get("ownerReferences")) if owner.get("controller") is True)
-    return next((str(owner.get("uid", "")) for owner in owners), None)
 
 
 def _attempt(label: Any) -> int | None:

@@ -60,6 +60,37 @@ class TestADriverBesideOthers:
         assert not pod_of(pod(RUNNING | {"ready": False}, conditions=({"type": "Ready", "status": "True"},))).ready
 
 
+class TestANativeSidecar:
+    """An init container with `restartPolicy: Always`, as service meshes add one: it runs until the driver has ended."""
+
+    def test_sidecar_that_is_never_ready_is_named(self):
+        """It keeps the pod unready, and only `containerStatuses` was read."""
+        seen = pod_of(with_proxy(RUNNING, started=True, ready=False, state={"running": {}}))
+
+        assert (seen.ready, seen.held, seen.unready) == (True, "", "container istio-proxy is not ready: it runs")
+
+    @pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (31, "Failed")])
+    def test_driver_has_ended_while_its_sidecar_runs(self, code, phase):
+        """The kubelet ends it after the driver, within the grace period of the pod."""
+        ended = {"name": "driver", "ready": False, "state": {"terminated": {"exitCode": code}}}
+        seen = pod_of(with_proxy(ended, started=True, ready=True, state={"running": {}}))
+
+        assert (seen.phase, seen.over, seen.exit_code, seen.lingering) == (phase, True, code, "")
+
+    def test_killed_sidecar_is_no_failed_init_container(self):
+        """The driver's status is lost with its node, and the proxy ended by a signal."""
+        raw = with_proxy(phase="Failed", state={"terminated": {"exitCode": 137}})
+        ended = classify(pod_of(raw | {"status": raw["status"] | {"reason": "NodeLost", "message": "no heartbeat"}}))
+
+        assert (ended.reason, ended.message) == ("Infrastructure", "NodeLost: no heartbeat")
+
+
+def with_proxy(*containers, phase="Running", **status):
+    """Return a pod with a native sidecar of this status."""
+    raw = pod(*containers, phase=phase, initContainerStatuses=[{"name": "istio-proxy"} | status])
+    return raw | {"spec": {"initContainers": [{"name": "istio-proxy", "restartPolicy": "Always"}]}}
+
+
 class TestHowAPodEnds:
     def test_failed_init_container_is_named(self):
         """The message has its exit code and message, and the command that shows its log (fault C7)."""

@@ -48,6 +48,9 @@ class Kubelet:
         self.beside = ()
         """States of other containers of each pod, as a webhook adds them: listed before the driver."""
 
+        self.sidecars = ()
+        """States of native sidecars of each pod, as the webhook of a mesh adds them: init containers that run on."""
+
         self._tasks = {}
 
         self.broken = None
@@ -119,7 +122,7 @@ class Kubelet:
         host = await self._started(double, context)
         self.running[key] = double
         try:
-            self.status(key, _running(host, self.beside), uid=uid)
+            self.status(key, _running(host, self.beside, self.sidecars), uid=uid)
             await double.stopped.wait()
             # A stop is sealed before the process ends.
             await asyncio.sleep(double.barrier_s)
@@ -151,7 +154,11 @@ class Kubelet:
                 return host
 
     def _bind(self, key, pod):
-        self.store.patch("pods", *key, {"spec": {"nodeName": "node-1"}, "metadata": {"uid": pod["metadata"]["uid"]}})
+        spec = {"nodeName": "node-1"}
+        if self.sidecars:
+            added = [{"name": sidecar["name"], "restartPolicy": "Always"} for sidecar in self.sidecars]
+            spec["initContainers"] = [*pod["spec"].get("initContainers", ()), *added]
+        self.store.patch("pods", *key, {"spec": spec, "metadata": {"uid": pod["metadata"]["uid"]}})
 
     def status(self, key, status, *, uid=None, once=False):
         """Set the status of a pod; `once`: unless the pod already ended."""
@@ -204,13 +211,13 @@ def _controls(config_map):
     }  # fmt: skip
 
 
-def _running(host, beside):
-    ready = str(all(container["ready"] for container in beside))
+def _running(host, beside, sidecars):
+    ready = str(all(container["ready"] for container in (*beside, *sidecars)))
     driver = {"name": "driver", "ready": True, "state": {"running": {"startedAt": moment()}}}
     return {
         "phase": "Running", "podIP": host, "startTime": moment(),
         "conditions": [{"type": "Ready", "status": ready}, {"type": "PodScheduled", "status": "True"}],
-        "containerStatuses": [*beside, driver],
+        "containerStatuses": [*beside, driver], "initContainerStatuses": [*sidecars],
     }  # fmt: skip
 
 
