@@ -4,6 +4,7 @@ import pytest
 from support.operators.rig import NAMESPACE, Rig
 
 from backfill_api.names import BACKFILL_LABEL, UID_LABEL
+from backfill_api.status.ending import Ending
 
 KEPT = ("name", "labels", "annotations")
 """Metadata fields that Velero restores; it also omits the status."""
@@ -81,3 +82,78 @@ class TestARestore:
             await rig.until(lambda: rig.get() is None)
 
             assert rig.objects() == []
+
+
+def exported(rig, *, with_status):
+    """Return every Backfill as `kubectl get -o yaml` and Velero export it, in the order of names."""
+    for _, name in sorted(rig.store.objects["backfills"]):
+        body = rig.get(name)
+        kept = (*KEPT, "finalizers") if with_status else KEPT
+        metadata = {field: body["metadata"][field] for field in kept if field in body["metadata"]}
+        status = {"status": body["status"]} if with_status else {}
+        yield {part: body[part] for part in ("apiVersion", "kind", "spec")} | {"metadata": metadata} | status
+
+
+async def with_four_jobs(rig):
+    """Let one job run, one pause, one rest suspended, and one be complete."""
+    for name in ("complete", "paused", "running", "suspended"):
+        rig.create(name, target={"type": "Delta", "delta": {"path": f"/data/{name}"}})
+        await rig.until_holds("Running", name)
+    rig.kubelet.finish(rig.driver("complete"))
+    rig.edit("paused", desiredState="Paused")
+    rig.edit("suspended", suspend=True)
+    await rig.until_phase("Succeeded", "complete")
+    await rig.until_holds("Paused", "paused")
+    await rig.until_holds("Suspended", "suspended")
+
+
+async def lost(rig):
+    """Delete all Backfills, and with them everything that the operator created."""
+    for _, name in list(rig.store.objects["backfills"]):
+        rig.delete(name)
+    await rig.until(lambda: not rig.store.objects["backfills"] and rig.objects() == [])
+
+
+class TestARestoreOfAllBackfills:
+    """The target has the progress of each job, so the Backfills alone are a whole backup."""
+
+    async def test_each_job_returns_to_its_requested_state_without_its_status(self, rigs):
+        """UIDs are new, and there is no record of an attempt: a complete job asks its target once, and ends."""
+        async with rigs() as rig:
+            await with_four_jobs(rig)
+            backup, before = [*exported(rig, with_status=False)], rig.uid("running")
+            await lost(rig)
+            for body in backup:
+                rig.store.create("backfills", rig.namespace, body)
+            await rig.until_holds("Running", "running")
+            await rig.until_holds("Paused", "paused")
+            await rig.until_holds("Suspended", "suspended")
+            await rig.until(lambda: rig.driver("complete") in rig.kubelet.running)
+            rig.kubelet.finish(rig.driver("complete"), ending=Ending(outcome="Complete", reason="UpToDate"))
+            await rig.until_phase("Succeeded", "complete")
+
+            assert rig.uid("running") != before
+            assert [rig.attempt(name) for name in ("complete", "paused", "running", "suspended")] == [1, 1, 1, None]
+            assert [object_ for object_ in rig.objects() if object_[1].startswith("suspended")] == []
+
+    async def test_old_status_starts_no_complete_job_and_counts_no_failure(self):
+        """It names a driver pod of the lost cluster, and the UID of a Backfill that no longer exists."""
+        async with Rig() as old:
+            await with_four_jobs(old)
+            backup = [*exported(old, with_status=True)]
+        async with Rig(start=False) as rig:
+            for body in backup:
+                rig.store.create("backfills", NAMESPACE, body)
+                name, status = body["metadata"]["name"], body["status"]
+                rig.store.patch("backfills", NAMESPACE, name, {"status": status}, subresource="status")
+            rig.start()
+            await rig.until_holds("Running", "running")
+            await rig.until_holds("Paused", "paused")
+            await rig.until_holds("Suspended", "suspended")
+
+            assert {name for name, phase in rig.pods().items() if phase == "Running"} == {
+                "paused-2-driver",
+                "running-2-driver",
+            }
+            assert [rig.status(name)["failures"] for name in ("paused", "running")] == [0, 0]
+            assert (rig.phase("complete"), rig.attempt("complete")) == ("Succeeded", 1)

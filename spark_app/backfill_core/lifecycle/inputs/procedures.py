@@ -89,7 +89,10 @@ def _is_verified(context: Context) -> bool:
         return False
     if receipt is None or not (receipt.equal and receipt.complete):
         return False
-    return run is None or (run.state == "Refused" and run.place == "Source" and run.receipt_at != receipt.verified_at)
+    if run is None:
+        return True
+    newer = run.receipt_at != receipt.verified_at
+    return run.goal == "Switch" and run.state == "Refused" and run.place == "Source" and newer
 
 
 def wants_receipt(context: Context, control: Control) -> bool:
@@ -160,6 +163,10 @@ def answered(context: Context, request: Request, error: BackfillError | None = N
     control = status.control or Control()
     if request.token:
         control = control.model_copy(update={ANNOTATIONS[request.kind][1]: request.token})
+    if error is not None and request.kind in ("UndoSwitch", "CompleteSwitch") and status.switch is None:
+        # A restored Backfill has the annotations of a switch-over and of its undo, but no record: do not switch over again.
+        token = context.observation.annotations.get(SWITCH_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
+        control = control.model_copy(update={"switch_token": token})
     state = "Running" if error is None else "Refused"
     end = None if error is None else now
     reason = "" if error is None else error.reason

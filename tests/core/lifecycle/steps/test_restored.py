@@ -18,7 +18,9 @@ from support.operators.observations import (
     running,
     spec,
 )
+from support.operators.switched_world import EQUAL, commands, follows, launches, stopped
 
+from backfill_api.names import COMPLETE_SWITCH_ANNOTATION, SWITCH_ANNOTATION, UNDO_SWITCH_ANNOTATION
 from backfill_core.lifecycle.actions import DeleteAttemptObjects, DeletePod, LaunchDriver, RemoveFinalizer
 from backfill_core.lifecycle.observation import DriverPod
 
@@ -28,6 +30,41 @@ HELD = ("backfill.dev/drain",)
 def restored(attempt: int = 1) -> DriverPod:
     """Return a running driver pod that was restored from a backup."""
     return running(attempt, uid=f"restored-{attempt}", owner_uid=None, backfill_uid="uid-before")
+
+
+class TestARestoredRequest:
+    """A restored Backfill has the annotations of requests that were answered long ago, and no record of the answers."""
+
+    @pytest.mark.parametrize("later", [UNDO_SWITCH_ANNOTATION, COMPLETE_SWITCH_ANNOTATION])
+    def test_an_undone_switch_over_is_not_performed_again(self, later: str) -> None:
+        """Its undo was refused for lack of a record, and then writers were moved to the target again."""
+        wish = follows(annotations={SWITCH_ANNOTATION: "friday", later: "monday"})
+        first = checked(wish)
+        second = checked(after(wish, first))
+
+        assert (commands(first), commands(second)) == ([], [])
+        assert first.status.control is not None
+        assert first.status.control.switch_token == "friday"
+        assert reason(second.status, "Switched") == "SwitchBlocked"
+
+    def test_a_new_request_is_performed(self) -> None:
+        """Only the values of the backup are answered."""
+        wish = follows(annotations={SWITCH_ANNOTATION: "friday", UNDO_SWITCH_ANNOTATION: "monday"})
+        annotations = {SWITCH_ANNOTATION: "sunday", UNDO_SWITCH_ANNOTATION: "monday"}
+        _, begun = stopped(after(wish, checked(wish), annotations=annotations))
+
+        assert launches(begun) == [(2, "Switch")]
+
+    def test_an_undone_automatic_switch_over_does_not_begin_again(self) -> None:
+        """`when: WhenVerified` begins after an equal receipt, but never after an undo."""
+        wish = follows(
+            spec=spec(after="Follow", switch={"when": "WhenVerified"}), annotations={UNDO_SWITCH_ANNOTATION: "monday"}
+        )
+        seen = after(wish, checked(wish))
+        newer = EQUAL.model_copy(update={"verified_at": "2027-01-15T07:59:30Z"})
+        decision = checked(replace(seen, status=seen.status.model_copy(update={"receipt": newer})))
+
+        assert commands(decision) == []
 
 
 class TestARestoredDriver:
