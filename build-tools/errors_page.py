@@ -168,6 +168,7 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "DependencyCycle": ("act", "Remove one of the named Backfills from the `spec.dependsOn` of another one."),
     "WaitingForQueue": ("wait", "The driver starts when Kueue admits the Workload that the message names; see [queues](queues.md)."),
     "QueueUnavailable": ("act", "The message names the cause: install Kueue and set the chart's `queues.enabled`, or create the LocalQueue, or correct `spec.queue`."),
+    "SwitchUnrecorded": ("act", "If readers and writers use the source, remove the annotations, and the job starts. If they use the target, the job is over ([restore](backup.md#restore))."),
     "QueueDeactivated": ("act", "Set `active` in the spec of the named Workload to true, or set `spec.suspend` of the Backfill."),
     "EvictedByQueue": ("wait", "The job continues from its last commit once Kueue admits it again. The message contains Kueue's reason."),
     "DriversLimited": ("wait", "The driver starts when another Backfill ends. The administrator can raise `limits.maxDrivers` or `limits.maxDriversPerNamespace`."),

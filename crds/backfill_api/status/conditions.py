@@ -98,6 +98,7 @@ REASONS: Final = {
     "EditPending": "A field of the spec was edited, and the pods of the running attempt have the old value; the message names it.",
     "Deleted": "The attempt ended because the object was deleted.",
     "Switching": "The driver of a switch-over, an undo or an end of one runs, or takes the place of the job's driver.",
+    "SwitchUnrecorded": "A new Backfill has annotations of a switch-over, as after a restore without its status. No driver is started.",
     "Repairing": "The driver of a repair runs, or takes the place of the job's driver.",
     "Switched": "Readers and writers use the target, and the source is read-only.",
     "Undone": "The switch-over was undone: readers and writers use the source, and the job follows it.",

@@ -26,7 +26,7 @@ BASE: dict[str, Any] = {
 }
 """The rest of a part."""
 
-CHART_TOPICS = {"limits", "operator", "watch", "tenant", "networkPolicy", "images", "monitoring"}
+CHART_TOPICS = {"limits", "operator", "watch", "tenant", "networkPolicy", "images", "monitoring", "jobs", "podUser"}
 
 TABLE_OPTIONS = ("schemaChange: Follow",)
 """Options of a source that only one strategy supports."""

@@ -47,8 +47,10 @@ class SwitchedWorld(World):
         """Ends of procedures."""
 
     def request(self) -> None:
-        """Request a random procedure."""
-        self.annotate(self.chance.choice(REQUESTS), str(self.now_ms))
+        """Request a random procedure of a Backfill that the operator has seen: annotations of a new one count as restored."""
+        annotation = self.chance.choice(REQUESTS)
+        if self.cr is not None and self.cr.status.observed_generation >= 0:
+            self.annotate(annotation, str(self.now_ms))
 
     def restart(self) -> None:
         """Request a restart, which also continues a failed job."""

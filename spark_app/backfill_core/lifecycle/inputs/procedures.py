@@ -43,6 +43,7 @@ STOPS: Final[Mapping[ProcedureKind, StopReason]] = {
 }  # fmt: skip
 """Reason of the end of the job's driver that makes room for a procedure."""
 
+UNRECORDED: Final = "SwitchUnrecorded"
 MESSAGE_CHARACTERS_MAX: Final = 1024
 CATCH_UP: Final = "it begins once the target has caught up with the source"
 
@@ -80,6 +81,28 @@ def requested(context: Context) -> Request | None:
         if token not in ("", getattr(control, field)):
             return Request(kind, token)
     return Request("Switch", "") if _is_verified(context) else None
+
+
+def unrecorded(context: Context) -> str:
+    """Return why a new Backfill must not start: it has annotations of a switch-over; empty if it may start.
+
+    It was restored without its status. If it was switched over, its target has no state, and a driver might copy everything again.
+    """
+    before = context.condition("Stalled")
+    is_new = context.observation.status.observed_generation < 0
+    if not is_new and (before is None or before.reason != UNRECORDED):
+        return ""
+    named = [
+        name
+        for name, _ in ANNOTATIONS.values()
+        if name != REPAIR_ANNOTATION and context.observation.annotations.get(name)
+    ]
+    hint = "remove it if readers and writers use the source, or delete this Backfill if they use the target"
+    return (
+        f"annotation {named[0]} requests what this new Backfill has no record of, as after a restore: {hint}"
+        if named
+        else ""
+    )
 
 
 def _is_verified(context: Context) -> bool:

@@ -9,6 +9,7 @@ from backfill_core.lifecycle.actions import DRIVERS_LIMITED
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
+from backfill_core.lifecycle.inputs.procedures import UNRECORDED, unrecorded
 from backfill_core.lifecycle.inputs.termination import UNCOUNTED
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
@@ -75,6 +76,8 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return StepResult(
             status, without_driver(context, ConditionSet.stalled("Pending", "SpecRefused", policy.refused))
         )
+    if message := unrecorded(context):
+        return StepResult(status, without_driver(context, ConditionSet.stalled("Pending", UNRECORDED, message)))
     if context.desired.suspend:
         return _suspended(context)
     if (waits := blocked or held_by_dependencies(context)) is not None:

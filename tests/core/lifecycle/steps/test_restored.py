@@ -35,6 +35,31 @@ def restored(attempt: int = 1) -> DriverPod:
 class TestARestoredRequest:
     """A restored Backfill has the annotations of requests that were answered long ago, and no record of the answers."""
 
+    @pytest.mark.parametrize("annotation", [SWITCH_ANNOTATION, UNDO_SWITCH_ANNOTATION, COMPLETE_SWITCH_ANNOTATION])
+    @pytest.mark.parametrize("given", [{}, {"suspend": True}])
+    def test_a_new_backfill_with_a_switch_over_waits_for_a_user(
+        self, annotation: str, given: dict[str, object]
+    ) -> None:
+        """A switch-over takes the job's state out of the target: with existingRows: Keep, a driver would copy over rows of writers."""
+        seen = observed(spec=spec(**given), annotations={annotation: "friday"})
+        held = checked(seen)
+        still = checked(after(seen, held), T0 + 10**9)
+        removed = checked(after(seen, still, annotations={}, spec=spec()))
+
+        for decision in (held, still):
+            assert reason(decision.status, "Stalled") == "SwitchUnrecorded"
+            assert not any(isinstance(action, LaunchDriver) for action in decision.actions)
+        assert "Stalled" not in conditions(removed.status)
+        assert removed.status.phase == "Launching"
+
+    def test_a_request_before_the_first_attempt_is_no_restore(self) -> None:
+        """A user may request the switch-over while the job waits for its turn."""
+        seen = observed(spec=spec(suspend=True))
+        waits = checked(seen)
+        begun = checked(after(seen, waits, annotations={SWITCH_ANNOTATION: "friday"}, spec=spec()))
+
+        assert begun.status.phase == "Launching"
+
     @pytest.mark.parametrize("later", [UNDO_SWITCH_ANNOTATION, COMPLETE_SWITCH_ANNOTATION])
     def test_an_undone_switch_over_is_not_performed_again(self, later: str) -> None:
         """Its undo was refused for lack of a record, and then writers were moved to the target again."""
