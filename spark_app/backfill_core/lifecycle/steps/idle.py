@@ -72,12 +72,8 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     blocked = blocked_by(context)
     if blocked is not None and context.orphan_pods:
         return blocked
-    if policy.refused:
-        return StepResult(
-            status, without_driver(context, ConditionSet.stalled("Pending", "SpecRefused", policy.refused))
-        )
-    if message := unrecorded(context):
-        return StepResult(status, without_driver(context, ConditionSet.stalled("Pending", UNRECORDED, message)))
+    if (stalled := _stalled(context)) is not None:
+        return StepResult(status, without_driver(context, stalled))
     if context.desired.suspend:
         return _suspended(context)
     if (waits := blocked or held_by_dependencies(context)) is not None:
@@ -114,6 +110,14 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         look_ms = next_look_ms(context, since, first_ms=PLACE_FIRST_MS, last_ms=PLACE_LAST_MS)
         return result.requeue_within(look_ms, deadline_left_ms)
     return held_by_queue(context) or Ended("Launchable", context)
+
+
+def _stalled(context: Context) -> ConditionSet | None:
+    """Return why no driver may start until a user acts; `None` if one may."""
+    if context.policy.refused:
+        return ConditionSet.stalled("Pending", "SpecRefused", context.policy.refused)
+    message = unrecorded(context)
+    return ConditionSet.stalled("Pending", UNRECORDED, message) if message else None
 
 
 def _finish(context: Context, conditions: ConditionSet) -> StepResult:
