@@ -154,4 +154,3 @@ class TestAMesh:
         for pod in pods(**values_of("meshes.md", 2)):
             assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
             assert pod["metadata"]["labels"]["istio.io/dataplane-mode"] == "none"
-
