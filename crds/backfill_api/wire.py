@@ -12,6 +12,7 @@ from backfill_api.spec.bounds import (
     REVISION_MAX,
     ByteRate,
     Count,
+    InFlight,
     Message,
     Moment,
     Rate,
@@ -24,11 +25,12 @@ from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Mismatch, Receipt
 
 __all__ = [
-    "Ack", "Command", "CommandRequest", "Mismatch", "PauseCommand", "Progress", "Receipt", "StopCommand", "ThrottleCommand",
+    "Ack", "Command", "CommandRequest", "Mismatch", "PauseCommand", "Progress", "Receipt", "RescaleCommand", "StopCommand",
+    "ThrottleCommand",
 ]  # fmt: skip
 
 
-CommandType = Literal["Pause", "Resume", "Throttle", "Verify", "Stop"]
+CommandType = Literal["Pause", "Resume", "Throttle", "Rescale", "Verify", "Stop"]
 
 
 class PauseCommand(Model):
@@ -68,6 +70,13 @@ class ThrottleCommand(Model):
         return self
 
 
+class RescaleCommand(Model):
+    """Change how many pieces of the snapshot are read at the same time."""
+
+    max_in_flight: InFlight
+    """Most pieces that run at the same time; those that run already may end."""
+
+
 class StopCommand(Model):
     """End the attempt."""
 
@@ -87,17 +96,22 @@ class Command(Model):
     throttle: ThrottleCommand | None = None
     """Parameters of `Throttle`; required."""
 
+    rescale: RescaleCommand | None = None
+    """Parameters of `Rescale`; required."""
+
     stop: StopCommand | None = None
     """Parameters of `Stop`; default: not forced."""
 
     @model_validator(mode="after")
     def _checked(self) -> Self:
-        for name in ("Pause", "Throttle", "Stop"):
+        for name in ("Pause", "Throttle", "Rescale", "Stop"):
             if getattr(self, name.lower()) is not None and name != self.type:
                 hint = f"remove it, or set type: {name}"
                 raise refused(name.lower(), f"must be left out, because type is {self.type}", hint=hint)
         if self.type == "Throttle" and self.throttle is None:
             raise refused("throttle", "is required, because type is Throttle", hint="add throttle: {rowsPerSecond: n}")
+        if self.type == "Rescale" and self.rescale is None:
+            raise refused("rescale", "is required, because type is Rescale", hint="add rescale: {maxInFlight: n}")
         return self
 
 

@@ -9,6 +9,7 @@ from backfill_kubectl.commands.control import (
     approve,
     pause,
     refresh,
+    rescale,
     resume,
     retry,
     suspend,
@@ -35,7 +36,7 @@ def cli(debug: bool) -> None:
 
 
 for command in (
-    list_jobs, get, pause, resume, throttle, suspend, unsuspend, approve, retry, refresh, switch, repair, verify, plan, receipt, grid, history, logs, events, lint_files, doctor, report, version,
+    list_jobs, get, pause, resume, throttle, rescale, suspend, unsuspend, approve, retry, refresh, switch, repair, verify, plan, receipt, grid, history, logs, events, lint_files, doctor, report, version,
     ui, completion,
 ):  # fmt: skip
     cli.add_command(command)

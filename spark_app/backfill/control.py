@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from backfill.shown import ShownReceipt
 from backfill_api.model import Model, known
 from backfill_api.status.progress import Progress
-from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
+from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, RescaleCommand, StopCommand, ThrottleCommand
 from backfill_core.command_errors import (
     CommandRefusedError,
     DriverStartingError,
@@ -321,6 +321,15 @@ class Commands:
             rows_per_second=rows_per_second, bytes_per_second=bytes_per_second, for_seconds=for_seconds
         )
         return self._apply(Command(type="Throttle", throttle=limit), wait_s)
+
+    def rescale(self, max_in_flight: int, *, wait_s: float = ACK_WAIT_S) -> Ack:
+        """Change how many pieces of the snapshot run at the same time; waits and raises as `pause` does.
+
+        Args:
+            max_in_flight: Most pieces, 1 to 64. Those that run already may end.
+            wait_s: Seconds to wait for the acknowledgement.
+        """
+        return self._apply(Command(type="Rescale", rescale=RescaleCommand(max_in_flight=max_in_flight)), wait_s)
 
     def stop(self, *, force: bool = False, wait_s: float = ACK_WAIT_S) -> Ack:
         """End the attempt at a barrier; the next run resumes there. Waits and raises as `pause` does."""

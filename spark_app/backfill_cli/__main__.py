@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from backfill import Settings
-from backfill_cli.commands.control import pause, resume, stop, throttle, verify
+from backfill_cli.commands.control import pause, rescale, resume, stop, throttle, verify
 from backfill_cli.commands.fence import fence, unfence
 from backfill_cli.commands.history import history
 from backfill_cli.commands.look import jobs, plan, status, validate
@@ -100,7 +100,7 @@ def demo(folder: Path | None, rows: int, strategy: str) -> None:
     leave(importlib.import_module("demo.orders").run_demo(folder, rows, strategy))
 
 
-LOOK, CONTROL = (init, validate, plan, status, jobs, history, ui), (pause, resume, throttle, verify, stop)
+LOOK, CONTROL = (init, validate, plan, status, jobs, history, ui), (pause, resume, throttle, rescale, verify, stop)
 for command in (*LOOK, *CONTROL, fence, unfence, switch, repair, release, drop, schema, completion):
     cli.add_command(command)
 for name, command in (("", cli), *cli.commands.items()):

@@ -136,6 +136,8 @@ def command_line(command: Command) -> str:
             parts += [] if limit.bytes_per_second is None else [f"--bytes {limit.bytes_per_second}B"]
             parts += ["none"] if len(parts) == 1 else []
             return " ".join(parts + ([] if limit.for_seconds is None else [f"--for {_duration(limit.for_seconds)}"]))
+        case "Rescale" if command.rescale is not None:
+            return f"rescale {command.rescale.max_in_flight}"
         case _:
             return command.type.lower()
 

@@ -11,7 +11,7 @@ from backfill_api.plain_text import printable
 from backfill_api.status.plan import Plan, PlannedFiles
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import BackfillStatus, RefreshTimes
-from backfill_api.wire import Command, ThrottleCommand
+from backfill_api.wire import Command, RescaleCommand, ThrottleCommand
 from backfill_console.block import block_lines
 from backfill_console.frame import CommandNote, EventNote, Table
 from backfill_console.object_frames import command_line, frame_of_object
@@ -188,6 +188,7 @@ class TestCommandLines:
             ),
             (Command(type="Throttle", throttle=ThrottleCommand(bytes_per_second=5)), "throttle --bytes 5B"),
             (Command(type="Throttle", throttle=ThrottleCommand()), "throttle none"),
+            (Command(type="Rescale", rescale=RescaleCommand(max_in_flight=8)), "rescale 8"),
         ],
     )
     def test_a_command_can_be_copied(self, command, text):

@@ -17,7 +17,7 @@ from support.simulation.law import Broken
 from support.simulation.model import OF_LIVE_TABLES, model_of, modelled
 from support.simulation.scenario import Scenario, scenario
 from support.simulation.seeds.sweep import AHEAD as READ_AHEAD
-from support.simulation.seeds.sweep import GROWING, HIGH, KILLED, KNOBS, OTHERS, STUBBORN
+from support.simulation.seeds.sweep import COMMANDED, GROWING, HIGH, KILLED, KNOBS, OTHERS, STUBBORN
 from support.simulation.tables import UPSERT
 from support.simulation.world import World
 
@@ -282,6 +282,37 @@ class TestAJobThatIsRescaled:
 
         assert sum(world.crashes for world in worlds) > 40
         assert sum(world.oracle.full > 0 for world in worlds) > 8
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+class TestAWidthThatChangesByCommand:
+    """`maxInFlight` changes while the job runs: no row is lost, and after an acknowledgement no work starts beyond it."""
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_a_change_of_the_width_loses_and_duplicates_no_row(self, strategy: str, seed: int) -> None:
+        """Crashes come between a command and its commit; an attempt starts with the last width that a commit holds."""
+        drawn(strategy, seed, **COMMANDED).run()
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_a_new_spec_takes_precedence_over_an_earlier_command(self, strategy: str, seed: int) -> None:
+        """Each attempt has another `maxInFlight` in its spec, and commands change it meanwhile, next to pauses and limits."""
+        both = (
+            COMMANDED
+            | {"commands": 6}
+            | ({"rescaled": True, "crashes": 0.05} if strategy in WITH_KNOB["rescaled"] else {})
+        )
+        drawn(strategy, seed, **both).run()
+
+    @pytest.mark.rest
+    def test_the_worlds_cover_wider_and_narrower_jobs(self, strategy: str) -> None:
+        """Most jobs acknowledge several widths; one with a fixed width refuses all of them."""
+        worlds = [drawn(strategy, seed, **COMMANDED).run() for seed in range(30)]
+        changes = [world.oracle.width.changes for world in worlds]
+        fixed = [world.given.mode in world.model.FIXED_WIDTH_MODES for world in worlds]
+
+        assert all(change == 0 for change, refused in zip(changes, fixed, strict=True) if refused)
+        assert all(fixed) or sum(changes) > 60
+        assert all(fixed) or sum(world.oracle.full for world in worlds) > 8
 
 
 class TestAJobOnAJob:

@@ -40,6 +40,10 @@ Drain = Annotated[StrictInt, Field(ge=1, le=3600)]
 Version = Annotated[StrictInt, Field(ge=0, le=COUNT_MAX)]
 Rate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
 ByteRate = Annotated[StrictInt, Field(ge=0, le=1_000_000_000_000)]
+IN_FLIGHT_MAX = 64
+InFlight = Annotated[StrictInt, Field(ge=1, le=IN_FLIGHT_MAX)]
+"""Pieces of history that run at the same time, at most."""
+
 Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]
 Percent = Annotated[int, Field(ge=0, le=100)]
 

@@ -1,4 +1,4 @@
-"""Pause and limit, as the spec and the annotation `backfill.dev/override` have them.
+"""Pause, limit and width, as the spec and the annotation `backfill.dev/override` have them.
 
 The annotation is an emergency brake that a GitOps tool does not undo.
 """
@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import StrictBool
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import ByteRate, Rate, Until
+from backfill_api.spec.bounds import ByteRate, InFlight, Rate, Until
 from backfill_api.timestamps import ms_of
 
 
@@ -56,6 +56,9 @@ class Override(Model):
 
     throttle: ThrottleSpec | None = None
     """As in the spec, both limits together; `{"rowsPerSecond": null}` takes them away."""
+
+    max_in_flight: InFlight | None = None
+    """As in the strategy of the spec."""
 
     suspend: StrictBool | None = None
     """As in the spec."""

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from backfill_api.model import Model, refused
-from backfill_api.spec.bounds import DAY_S, Column, Columns, Path, Sql, Vnodes
+from backfill_api.spec.bounds import DAY_S, Column, Columns, InFlight, Path, Sql, Vnodes
 from backfill_api.spec.locations import PlaceError, place_of_spec, scheme_rules
 
 
@@ -54,6 +54,8 @@ class TargetAbility(StrEnum):
 
 Ability = SourceAbility | TargetAbility
 
+WRITE_MODES = ("Upsert", "Append", "Changelog")
+
 
 class Params(Model):
     """Parameters that belong to one `type`."""
@@ -77,6 +79,9 @@ class StrategyParams(Params):
 
     WRITES_NOT: ClassVar[Mapping[str, str]] = {}
     """Write modes that it cannot do, each with the reason."""
+
+    FIXED_WIDTH: ClassVar[Mapping[str, str]] = dict.fromkeys(WRITE_MODES, "has no maxInFlight")
+    """Write modes in which `maxInFlight` cannot change, each with the reason as it follows the strategy's name."""
 
     ENDS_FOR_GOOD: ClassVar[str] = "it does not declare that it can continue"
     """Reason why a finished job cannot take later changes of its source; empty if it can."""
@@ -114,6 +119,11 @@ class StrategyParams(Params):
         return 1
 
     @property
+    def in_flight_max(self) -> int | None:
+        """Pieces of history that run at the same time, at most; `None` if the strategy has no `maxInFlight`."""
+        return None
+
+    @property
     def read_amplification_max(self) -> int | None:
         """Maximum of reads of a file, on average; `None` for no maximum."""
         return None
@@ -128,14 +138,21 @@ class SplitParams(StrategyParams):
 
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"split_target_seconds", "max_in_flight", "change_batch_seconds"})
 
+    FIXED_WIDTH: ClassVar[Mapping[str, str]] = {}
+
     split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
     """Target duration of a split at full speed; a change takes effect with the next attempt."""
 
-    max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
-    """Splits that are read at the same time; a change counts from the next attempt."""
+    max_in_flight: InFlight = 2
+    """Splits that are read at the same time; a change takes effect at the next barrier."""
 
     change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
     """Target duration of a batch of changes; a change takes effect with the next attempt."""
+
+    @property
+    def in_flight_max(self) -> int | None:
+        """See `maxInFlight`."""
+        return self.max_in_flight
 
     def rows_per_split(self, rows_per_s: float) -> int:
         """As `maxInFlight` splits share the rate."""

@@ -228,6 +228,9 @@ class ProgressSummary(Model):
     grid: GridDigits = ()
     """The snapshot in 64 equal parts, a hexadecimal digit for each: `0` for none of it committed, `f` for all; empty: there are no parts."""
 
+    max_in_flight: Count | None = None
+    """Most pieces of the snapshot that run at the same time, in force; absent: the strategy decides, or the driver is older."""
+
     epoch: Count = 0
     """Number of the newest barrier; it grows without progress too."""
 

@@ -187,10 +187,13 @@ class Control(Model):
     then: ThrottleSpec | None = None
     """The limit that follows at `until`; absent: none."""
 
+    max_in_flight: Count | None = None
+    """The most pieces that it was last asked to run at the same time; absent: its strategy decides."""
+
     attempt: Count = 0
     """The attempt that the pending commands are for."""
 
-    pending: Annotated[tuple[PendingCommand, ...], Field(max_length=4)] = ()
+    pending: Annotated[tuple[PendingCommand, ...], Field(max_length=5)] = ()
     """Sent again until they are acknowledged, in this order; at most one of each kind."""
 
     pending_since: Moment | None = None

@@ -1,4 +1,4 @@
-"""Commands that change a Backfill: pause, resume, throttle, suspend, unsuspend, approve, retry, refresh, verify."""
+"""Commands that change a Backfill: pause, resume, throttle, rescale, suspend, unsuspend, approve, retry, refresh, verify."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from backfill_api.plain_text import printable
+from backfill_api.spec.bounds import IN_FLIGHT_MAX
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_core.errors import VerificationFailedError
 from backfill_kubectl.cluster.writer import Written, await_acknowledgement, write_change
@@ -32,6 +33,7 @@ from backfill_kubectl.decisions.changes import (
     Approve,
     Change,
     Pause,
+    Rescale,
     Resume,
     Retry,
     RunAgain,
@@ -206,6 +208,17 @@ def throttle(
     if until is not None and (rows, size) == (None, None):
         raise click.UsageError("no limit has no end: leave --for and --until out.")
     request_change(session, name, Throttle(rows, size, until), **options)
+
+
+@click.command()
+@change_options(WAIT_S, placed=True)
+@click.argument("max_in_flight", metavar="MAX_IN_FLIGHT", type=click.IntRange(1, IN_FLIGHT_MAX))
+def rescale(session: Session, name: str, max_in_flight: int, **options: Any) -> None:
+    """Read at most MAX_IN_FLIGHT pieces of the snapshot of NAME at the same time: 1 to 64.
+
+    Pieces that are being read may end.
+    """
+    request_change(session, name, Rescale(max_in_flight), **options)
 
 
 def _end(duration: str | None, end: str | None) -> str | None:

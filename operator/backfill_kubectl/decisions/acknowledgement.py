@@ -23,6 +23,7 @@ from backfill_kubectl.decisions.changes import (
     Recorded,
     Rejected,
     RepairTarget,
+    Rescale,
     Resume,
     Retry,
     RunAgain,
@@ -43,11 +44,17 @@ _COMMANDS: Final = {
     Pause: ("Pause", "Resume"),
     Resume: ("Pause", "Resume"),
     Throttle: ("Throttle",),
+    Rescale: ("Rescale",),
     TakeReceipt: ("Verify",),
 }
 """Types of pending commands that a change must wait for."""
 
-COMMAND_OF: Final[dict[type[Any], CommandType]] = {Pause: "Pause", Resume: "Resume", Throttle: "Throttle"}
+COMMAND_OF: Final[dict[type[Any], CommandType]] = {
+    Pause: "Pause",
+    Resume: "Resume",
+    Throttle: "Throttle",
+    Rescale: "Rescale",
+}
 
 
 def controls_of(backfill: StoredBackfill, now_ms: int) -> Desired:
@@ -97,7 +104,7 @@ def acknowledgement(
 
 
 def _control(
-    change: Pause | Resume | Throttle | Suspend | Unsuspend,
+    change: Pause | Resume | Throttle | Rescale | Suspend | Unsuspend,
     desired: Desired,
     written: StoredBackfill,
     now: StoredBackfill,
@@ -124,14 +131,14 @@ def _control(
         return Waiting(_why(now, "it is still suspended")) if now.holds("Suspended") else InForce(_resumes(now))
     if not driver_runs(now):
         return Recorded(_recorded(change, now))
-    if (pause := now.status.all_jobs_pause) is not None and not isinstance(change, Throttle):
+    if (pause := now.status.all_jobs_pause) is not None and not isinstance(change, Throttle | Rescale):
         return Recorded(
             f"recorded, because {describe_pause(pause)}; `kubectl backfill resume --all-jobs` lifts that pause"
         )
     return commanded(change, desired, now)
 
 
-def commanded(change: Pause | Resume | Throttle, desired: Desired, now: StoredBackfill) -> Acknowledgement:
+def commanded(change: Pause | Resume | Throttle | Rescale, desired: Desired, now: StoredBackfill) -> Acknowledgement:
     """Return whether the driver confirmed a pause or a limit."""
     control, synced = now.status.control, now.condition("ControlSynced")
     pending = () if control is None else control.pending
@@ -142,6 +149,8 @@ def commanded(change: Pause | Resume | Throttle, desired: Desired, now: StoredBa
                 "Its version is older. Restart the attempt with `kubectl backfill retry`.",
             )
         return Waiting(_why(now, "the driver has not confirmed it"))
+    if isinstance(change, Rescale):
+        return _rescaled(desired, now)
     in_force = now.condition("Throttled" if isinstance(change, Throttle) else "Paused")
     wanted = desired.paused is not None
     agrees = control is not None and control.paused == desired.paused
@@ -153,6 +162,15 @@ def commanded(change: Pause | Resume | Throttle, desired: Desired, now: StoredBa
         return Waiting(_why(now, "the driver has not confirmed it"))
     epoch = 0 if control is None else control.epoch
     return InForce(_state(change, desired, now), f"epoch {epoch}")
+
+
+def _rescaled(desired: Desired, now: StoredBackfill) -> Acknowledgement:
+    """Return whether the driver confirmed a width, or has it since its start."""
+    control, reported = now.status.control, now.progress.max_in_flight
+    given = None if control is None else control.max_in_flight
+    if control is None or given != desired.max_in_flight or reported not in (None, given):
+        return Waiting(_why(now, "the driver has not confirmed it"))
+    return InForce(describe_controls("Rescale", shown_controls(desired), now.progress), f"epoch {control.epoch}")
 
 
 def driver_runs(now: StoredBackfill) -> bool:
@@ -211,7 +229,7 @@ def _approved(written: StoredBackfill, now: StoredBackfill) -> Acknowledgement:
     return InForce(f"{plan} is approved; {_resumes(now)}")
 
 
-def _state(change: Pause | Resume | Throttle, desired: Desired, now: StoredBackfill) -> str:
+def _state(change: Pause | Resume | Throttle | Rescale, desired: Desired, now: StoredBackfill) -> str:
     return describe_controls(COMMAND_OF[type(change)], shown_controls(desired), now.progress)
 
 
@@ -220,8 +238,9 @@ def shown_controls(desired: Desired) -> Controls:
     return Controls(**desired.controls)
 
 
-def _recorded(change: Pause | Resume | Throttle, now: StoredBackfill) -> str:
+def _recorded(change: Pause | Resume | Throttle | Rescale, now: StoredBackfill) -> str:
     starts: dict[type[Any], str] = {Pause: "starts paused", Resume: "reads at once", Throttle: "starts with this limit"}
+    starts |= {Rescale: "starts with this width"}
     return f"{now.status.phase or 'Pending'}: no driver runs; the next one {starts[type(change)]}"
 
 

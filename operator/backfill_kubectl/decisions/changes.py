@@ -29,6 +29,13 @@ class Throttle:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescale:
+    """At most this many pieces of the snapshot are read at the same time."""
+
+    max_in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
 class Suspend:
     """The pods are deleted after a barrier."""
 
@@ -70,7 +77,7 @@ class RepairTarget:
     """The rows and files of the target that differ from the source are replaced."""
 
 
-Control = Pause | Resume | Throttle | Suspend | Unsuspend
+Control = Pause | Resume | Throttle | Rescale | Suspend | Unsuspend
 """Changes that the spec or an override can hold."""
 
 Procedure = SwitchOver | RepairTarget

@@ -5,10 +5,23 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pydantic import ValidationError
+
 from backfill_api.names import KIND, PLURAL, SHORT_NAMES, SINGULAR
+from backfill_api.spec.combinations import fixed_width
+from backfill_api.spec.spec import BackfillSpec
 from backfill_core.command_errors import CommandRefusedError, NotRunningError
 from backfill_core.errors import BackfillError
-from backfill_kubectl.decisions.changes import Approve, Change, RepairTarget, Retry, RunAgain, SwitchOver, TakeReceipt
+from backfill_kubectl.decisions.changes import (
+    Approve,
+    Change,
+    RepairTarget,
+    Rescale,
+    Retry,
+    RunAgain,
+    SwitchOver,
+    TakeReceipt,
+)
 from backfill_kubectl.decisions.stored import StoredBackfill
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -54,7 +67,21 @@ def refusal(backfill: StoredBackfill, change: Change) -> BackfillError | None:
         )
     if isinstance(change, Approve):
         return _unapprovable(backfill)
+    if isinstance(change, Rescale):
+        return _fixed(backfill)
     return None
+
+
+def _fixed(backfill: StoredBackfill) -> BackfillError | None:
+    """Return the error of a width that cannot change; the operator refuses a spec that cannot be read."""
+    try:
+        spec = BackfillSpec.model_validate(backfill.spec, by_alias=True, by_name=False)
+    except ValidationError:
+        return None
+    fixed = fixed_width(spec.strategy, spec.write_mode)
+    if not fixed:
+        return None
+    return CommandRefusedError(f"{backfill.key}: maxInFlight cannot change: {fixed}.", hint="Nothing was changed.")
 
 
 def _unapprovable(backfill: StoredBackfill) -> BackfillError | None:

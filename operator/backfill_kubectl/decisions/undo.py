@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backfill_console.commands.acknowledgements import undo_words
 from backfill_kubectl.decisions.acknowledgement import COMMAND_OF, controls_of, shown_controls
-from backfill_kubectl.decisions.changes import Change, Pause, Resume, Suspend, Throttle, Unsuspend
+from backfill_kubectl.decisions.changes import Change, Pause, Rescale, Resume, Suspend, Throttle, Unsuspend
 from backfill_kubectl.decisions.stored import StoredBackfill
 
 
@@ -12,7 +12,7 @@ def undo_of(change: Change, before: StoredBackfill, now_ms: int) -> str:
     """Return the words after the program's name; empty if the change cannot be undone."""
     words: tuple[str, ...]
     match change:
-        case Pause() | Resume() | Throttle():
+        case Pause() | Resume() | Throttle() | Rescale():
             words = undo_words(COMMAND_OF[type(change)], shown_controls(controls_of(before, now_ms)))
         case Suspend():
             words = ("unsuspend",)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from backfill_api.model import member_of
 from backfill_api.names import (
     CHANGED_BY_ANNOTATION,
     COMPLETE_SWITCH_ANNOTATION,
@@ -24,12 +25,14 @@ from backfill_api.names import (
     VERIFY_ANNOTATION,
 )
 from backfill_api.spec.change_claim import ChangeClaim
+from backfill_api.spec.strategies import Strategy
 from backfill_kubectl.decisions.changes import (
     Approve,
     Change,
     Control,
     Pause,
     RepairTarget,
+    Rescale,
     Resume,
     Retry,
     RunAgain,
@@ -50,6 +53,9 @@ PAUSE_FIELDS: Final = ("desiredState", "pause")
 PLAIN: Final[Mapping[str, str]] = {"desiredState": STATE_ANNOTATION, "suspend": SUSPEND_ANNOTATION}
 """Annotations that take precedence over the override annotation, by the field that they set."""
 
+
+WIDTH: Final = "maxInFlight"
+"""Field of an override; the spec has it in the member of its strategy."""
 
 SWITCH_ANNOTATIONS: Final = {
     "Switch": SWITCH_ANNOTATION, "Undo": UNDO_SWITCH_ANNOTATION, "Complete": COMPLETE_SWITCH_ANNOTATION,
@@ -135,6 +141,8 @@ def _fields(change: Control) -> Json:
                 "until": change.until,
             }
             return {"throttle": limits}
+        case Rescale():
+            return {WIDTH: change.max_in_flight}
         case Suspend():
             return {"suspend": True}
         case Unsuspend():
@@ -168,7 +176,7 @@ def _needed(backfill: StoredBackfill, change: Control, fields: Json) -> Json:
 
 def _agrees(spec: Mapping[str, Any], fields: Json) -> bool:
     """Return whether the spec has the requested values without an override."""
-    for name, value in fields.items():
+    for name, value in _of_spec(spec, fields).items():
         stored = spec.get(name)
         if name == "pause":
             continue  # its scope counts only in a pause
@@ -176,6 +184,8 @@ def _agrees(spec: Mapping[str, Any], fields: Json) -> bool:
             stored = stored if isinstance(stored, dict) else {}
             if any(stored.get(limit) != wanted for limit, wanted in value.items()):
                 return False
+        elif name == "strategy":
+            return _merged(stored, value) == stored
         elif stored != value and not (stored is None and value in ("Running", False)):
             return False
     return True
@@ -184,17 +194,35 @@ def _agrees(spec: Mapping[str, Any], fields: Json) -> bool:
 def _spec_patch(backfill: StoredBackfill, fields: Json) -> Json:
     """Return the part of the spec to merge, without fields that it has already."""
     patch: Json = {}
-    for name, value in fields.items():
+    for name, value in _of_spec(backfill.spec, fields).items():
         if value is None:
             continue
         stored = backfill.spec.get(name)
         below = stored if isinstance(stored, dict) else {}
         if isinstance(value, dict):
-            changed = {field: new for field, new in value.items() if below.get(field) != new}
+            merged = _merged(below, value)
+            changed = {field: new for field, new in value.items() if below.get(field) != merged[field]}
             patch |= {name: changed} if changed else {}
         elif stored != value:
             patch[name] = value
     return patch
+
+
+def _of_spec(spec: Mapping[str, Any], fields: Json) -> Json:
+    """Return fields of an override as the spec has them: a width belongs to the member of the strategy."""
+    if WIDTH not in fields:
+        return fields
+    strategy = spec.get("strategy")
+    type_ = (strategy if isinstance(strategy, dict) else {}).get("type") or Strategy.model_fields["type"].default
+    return {"strategy": {member_of(str(type_)): {WIDTH: fields[WIDTH]}}}
+
+
+def _merged(stored: Any, change: Json) -> Json:
+    """Return stored fields with a merge patch applied."""
+    merged: Json = dict(stored) if isinstance(stored, dict) else {}
+    for name, value in change.items():
+        merged[name] = _merged(merged.get(name), value) if isinstance(value, dict) else value
+    return merged
 
 
 def _annotations(backfill: StoredBackfill, override: Json, fields: Json) -> dict[str, str | None]:

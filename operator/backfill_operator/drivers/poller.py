@@ -25,7 +25,7 @@ from backfill_operator.metrics import Metrics
 from backfill_operator.settings import OperatorSettings
 
 ACKS_KEPT_MAX: Final = 16
-"""Limit for each attempt. At most four commands are pending at a time."""
+"""Limit for each attempt. At most five commands are pending at a time."""
 
 PROGRESS_EVERY_S: Final = 10.0
 """Interval of reconciles for progress only. Any other change causes a reconcile at once."""
@@ -258,7 +258,7 @@ def _transitions(progress: Progress | None) -> tuple[object, ...]:
         return ()
     return (
         progress.phase, progress.percent, progress.paused, progress.quiet, progress.throttle_rows_per_second,
-        progress.throttle_bytes_per_second, progress.throttle_until, progress.revision, progress.caught_up, progress.non_convergent, progress.reason,
+        progress.throttle_bytes_per_second, progress.throttle_until, progress.max_in_flight, progress.revision, progress.caught_up, progress.non_convergent, progress.reason,
         progress.table_version is None,
     )  # fmt: skip
 

@@ -93,6 +93,9 @@ class Launch:
     until: str | None = None
     """End of the limit, RFC 3339; `None` if it has no end."""
 
+    max_in_flight: int | None = None
+    """Pieces of history that run at the same time, at most; `None` for those of the spec."""
+
     refresh: bool = False
     """True if the driver continues a job that has ended."""
 

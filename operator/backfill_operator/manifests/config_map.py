@@ -67,6 +67,10 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
         throttle["auto"] = launch.spec.throttle.auto.model_dump(mode="json", by_alias=True)
     if throttle:
         spec["throttle"] = throttle
+    strategy = launch.spec.strategy
+    if launch.max_in_flight not in (None, strategy.params.in_flight_max):
+        spec.setdefault("strategy", {"type": strategy.type}).setdefault(strategy.member, {})
+        spec["strategy"][strategy.member]["maxInFlight"] = launch.max_in_flight
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

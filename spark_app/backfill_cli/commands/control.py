@@ -1,4 +1,4 @@
-"""Commands to a running driver: pause, resume, throttle, verify, stop."""
+"""Commands to a running driver: pause, resume, throttle, rescale, verify, stop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from click.core import ParameterSource
 from backfill import Ack, Comparison, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
+from backfill_api.spec.bounds import IN_FLIGHT_MAX
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
-from backfill_api.wire import Command, PauseCommand, StopCommand, ThrottleCommand
+from backfill_api.wire import Command, PauseCommand, RescaleCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import (
     ASCII,
     FILE,
@@ -177,6 +178,19 @@ def throttle(
         for_s = max(1, math.ceil((until - _now()).total_seconds()))
     limit = ThrottleCommand(rows_per_second=rate, bytes_per_second=bytes_per_s, for_seconds=for_s)
     _send(file, job, wait_s, Command(type="Throttle", throttle=limit))
+
+
+@click.command()
+@click.argument("max_in_flight", metavar="MAX_IN_FLIGHT", type=click.IntRange(1, IN_FLIGHT_MAX))
+@FILE
+@JOB
+@WAIT
+def rescale(max_in_flight: int, file: Path | None, job: str | None, wait_s: float) -> None:
+    """Read at most MAX_IN_FLIGHT pieces of the snapshot at the same time: 1 to 64.
+
+    Pieces that are being read may end. An edit of the spec's maxInFlight takes precedence at the next start.
+    """
+    _send(file, job, wait_s, Command(type="Rescale", rescale=RescaleCommand(max_in_flight=max_in_flight)))
 
 
 @click.command()

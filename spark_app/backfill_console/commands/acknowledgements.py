@@ -12,7 +12,7 @@ from backfill_console.formatting import format_limit, format_rate
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Pause and limit that hold for a job."""
+    """Pause, limit and width that hold for a job."""
 
     paused: str | None = None
     """`History` or `All`; `None` if it is not paused."""
@@ -24,6 +24,9 @@ class Controls:
 
     for_seconds: int | None = None
     """Length of the limit from the command on; `None` if it has none."""
+
+    max_in_flight: int | None = None
+    """Most pieces of the snapshot that run at the same time; `None` if unknown, or the strategy decides."""
 
     automatic: str = ""
     """The limit in force while the automatic throttle sets one; empty without it."""
@@ -38,12 +41,13 @@ class Controls:
 
 
 def controls_of_driver(progress: Progress) -> Controls:
-    """Return the pause and the limit that a driver reports."""
+    """Return the pause, the limit and the width that a driver reports."""
     return Controls(
         progress.paused,
         progress.throttle_rows_per_second,
         progress.throttle_bytes_per_second,
         progress.throttle_until,
+        max_in_flight=progress.max_in_flight,
         automatic="" if progress.auto_rows_per_second is None else format_limit(progress),
     )
 
@@ -58,8 +62,11 @@ def controls_after(command: Command, reported: Controls) -> Controls:
         case "Throttle":
             limit = command.throttle or ThrottleCommand()
             return Controls(
-                reported.paused, limit.rows_per_second, limit.bytes_per_second, limit.until, limit.for_seconds
-            )
+                reported.paused, limit.rows_per_second, limit.bytes_per_second, limit.until, limit.for_seconds,
+                reported.max_in_flight,
+            )  # fmt: skip
+        case "Rescale" if command.rescale is not None:
+            return replace(reported, max_in_flight=command.rescale.max_in_flight)
         case _:
             return reported
 
@@ -81,6 +88,9 @@ def describe_controls(command: CommandType, controls: Controls, progress: Progre
             )
             paused = "; it is paused" if controls.paused is not None else ""
             return f"{f'limited to {limit}' if limit else 'running without a limit'}{unread}{at}{paused}"
+        case "Rescale":
+            paused = "; it is paused" if controls.paused is not None else ""
+            return f"reading at most {counted(controls.max_in_flight or 0, 'piece')} at the same time{at}{paused}"
         case "Stop":
             return f"the attempt ends at a barrier{at}"
         case "Verify":
@@ -112,6 +122,8 @@ def undo_words(command: CommandType, before: Controls) -> tuple[str, ...]:
             words = ["throttle", "none" if rows is None else str(rows)]
             words += [] if size is None else ["--bytes", f"{size}B"]
             return tuple(words + ([] if before.until is None else ["--until", before.until]))
+        case "Rescale" if before.max_in_flight is not None:
+            return ("rescale", str(before.max_in_flight))
         case _:
             return ()
 

@@ -9,6 +9,7 @@ older than one in force or in progress        Superseded, at once
 newer than all                                Applied, once the commit that holds it is durable
 a limit of bytes, of a source without files   Refused, at once
 a receipt, of a job without a snapshot        Refused, at once
+a width, of a job whose width is fixed        Refused, at once
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from backfill_core.protocol.actions import Acknowledge
-from backfill_core.protocol.commands import Pause, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Pause, Rescale, Stop, Throttle, VerifyNow
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import CommandReceived, StopRequested
 
@@ -96,6 +97,14 @@ def refused_receipt(event: CommandReceived, epoch: Epoch, *, comparable: bool) -
     if comparable or event.attempt != epoch.attempt or not isinstance(event.command, VerifyNow):
         return ()
     message = "this job copies no snapshot (changesOnly), so source and target cannot be compared: compare the changed rows by a query"
+    return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", message),)
+
+
+def refused_width(event: CommandReceived, epoch: Epoch, *, fixed: str) -> tuple[Acknowledge, ...]:
+    """Refuse a width that a command of this attempt requests, if `fixed` has a reason why the job cannot change it."""
+    if not fixed or event.attempt != epoch.attempt or not isinstance(event.command, Rescale):
+        return ()
+    message = f"maxInFlight of this job cannot change: {fixed}"
     return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", message),)
 
 

@@ -1,4 +1,4 @@
-"""The pause and the limits in force for a job, as one value that every seal carries.
+"""The pause, the limits and the width in force for a job, as one value that every seal carries.
 
 A command changes the controls at a barrier, and the state that the barrier seals contains them. So a crash cannot
 leave a command acknowledged and not in force. A design that applied commands after the commit failed in 300 of 300
@@ -12,6 +12,7 @@ Resume             ends either kind of pause
 Throttle(n)        limits history to n rows/s, or to n bytes/s, until changed
 Throttle(n, for)   the same for a time, then the limit that was in force before
 Throttle(n, until) the same until a time, then the limit that the command names
+Rescale(n)         at most n pieces of history run at the same time, until changed
 VerifyNow, Stop    none: they start an action, and leave no state
 """
 
@@ -20,8 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backfill_api.spec.bounds import COUNT_MAX, REVISION_MAX
-from backfill_core.protocol.commands import Command, Limit, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_api.spec.bounds import COUNT_MAX, IN_FLIGHT_MAX, REVISION_MAX
+from backfill_api.spec.combinations import width_of
+from backfill_api.spec.spec import BackfillSpec
+from backfill_core.protocol.commands import Command, Limit, Pause, Rescale, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.stored_fields import StoredFields
 
 HISTORY = "History"
@@ -32,13 +35,14 @@ NUMBERS = {
     "bytesPerSecond": BYTES_MAX, "afterBytesPerSecond": BYTES_MAX, "specBytesPerSecond": BYTES_MAX,
     "untilMs": COUNT_MAX, "afterUntilMs": COUNT_MAX, "specUntilMs": COUNT_MAX, "revision": REVISION_MAX, "pausedBy": REVISION_MAX, "limitedBy": REVISION_MAX,
     "afterLimitedBy": REVISION_MAX,
+    "maxInFlight": IN_FLIGHT_MAX, "specMaxInFlight": IN_FLIGHT_MAX, "rescaledBy": REVISION_MAX,
 }  # fmt: skip
 """Largest values of stored numbers, as in specs and commands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Pause and rate, with the revision that set them; `Controls()` is running and unlimited."""
+    """Pause, rate and width, with the revision that set them; `Controls()` is running and unlimited."""
 
     paused: str | None = None
     """`None`, `History` or `All`."""
@@ -78,6 +82,14 @@ class Controls:
 
     spec_until_ms: int | None = None
 
+    in_flight_max: int | None = None
+    """Pieces of history that run at the same time, at most; `None` if the job has a fixed width."""
+
+    spec_in_flight_max: int | None = None
+
+    rescaled_by: int = 0
+    """Revision of the command that set `in_flight_max`; 0 for the spec."""
+
     def after(self, command: Command, revision: int, now_ms: int) -> Controls:
         """Return the controls with one more command in force."""
         match command:
@@ -88,6 +100,8 @@ class Controls:
                 return replace(self, paused=None, paused_by=revision, revision=revision)
             case Throttle():
                 return replace(self._throttled(command, revision, now_ms).at(now_ms), revision=revision)
+            case Rescale(in_flight_max=width):
+                return replace(self, in_flight_max=width, rescaled_by=revision, revision=revision)
             case VerifyNow() | Stop():
                 return replace(self, revision=revision)
         raise TypeError(f"not a command: {command!r}")
@@ -142,7 +156,12 @@ class Controls:
         )
 
     def under_spec(
-        self, paused: str | None, rows_per_s: int | None, bytes_per_s: int | None = None, until_ms: int | None = None
+        self,
+        paused: str | None,
+        rows_per_s: int | None,
+        bytes_per_s: int | None = None,
+        until_ms: int | None = None,
+        in_flight_max: int | None = None,
     ) -> Controls:
         """Return the controls in force when an attempt starts.
 
@@ -158,7 +177,16 @@ class Controls:
             controls = replace(
                 limited, spec_rows_per_s=rows_per_s, spec_bytes_per_s=bytes_per_s, spec_until_ms=until_ms
             )
+        if in_flight_max != self.spec_in_flight_max:
+            controls = replace(controls, in_flight_max=in_flight_max, spec_in_flight_max=in_flight_max, rescaled_by=0)
         return controls
+
+    def of_attempt(self, spec: BackfillSpec, now_ms: int) -> Controls:
+        """Return the controls in force when an attempt with this spec starts; see `under_spec`."""
+        paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
+        width = width_of(spec.strategy, spec.write_mode)
+        limits = (limit.rows_per_second, limit.bytes_per_second, limit.until_ms)
+        return self.under_spec(paused, *limits, in_flight_max=width).at(now_ms)
 
     @property
     def limited(self) -> bool:
@@ -199,6 +227,9 @@ class Controls:
             "pausedBy": self.paused_by or None,
             "limitedBy": self.limited_by or None,
             "afterLimitedBy": self.after_limited_by or None,
+            "maxInFlight": self.in_flight_max,
+            "specMaxInFlight": self.spec_in_flight_max,
+            "rescaledBy": self.rescaled_by or None,
         }
         return {name: value for name, value in pairs.items() if value is not None}
 
@@ -213,6 +244,9 @@ class Controls:
         stored = StoredFields("state.controls", value)
         for name, most in NUMBERS.items():
             if (stored.optional_count(name) or 0) > most:
+                raise stored.unfit(name)
+        for name in ("maxInFlight", "specMaxInFlight"):
+            if value.get(name) == 0:  # no work would ever start
                 raise stored.unfit(name)
         for name in ("paused", "specPaused"):
             if value.get(name) is not None:
@@ -237,4 +271,7 @@ class Controls:
             spec_paused=value.get("specPaused"),
             spec_rows_per_s=value.get("specRowsPerSecond"),
             spec_bytes_per_s=value.get("specBytesPerSecond"),
+            in_flight_max=value.get("maxInFlight"),
+            spec_in_flight_max=value.get("specMaxInFlight"),
+            rescaled_by=value.get("rescaledBy", 0),
         )

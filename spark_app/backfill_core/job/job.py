@@ -19,7 +19,7 @@ from dataclasses import replace
 from backfill_core.errors import BackfillError
 from backfill_core.job.after_end import finish_complete
 from backfill_core.job.auto_pace import Barrier
-from backfill_core.job.commands import refused_of_bytes, refused_receipt, waits_for_no_barrier
+from backfill_core.job.commands import refused_of_bytes, refused_receipt, refused_width, waits_for_no_barrier
 from backfill_core.job.commit import NOTHING, backoff_s
 from backfill_core.job.phase import (
     Fencing,
@@ -136,6 +136,7 @@ class Job(AttemptActions):
         settings = self._settings
         refused = refused_of_bytes(event, self._epoch, knows_bytes=settings.knows_bytes)
         refused += refused_receipt(event, self._epoch, comparable=settings.comparable)
+        refused += refused_width(event, self._epoch, fixed=settings.fixed_width)
         if refused:
             return refused
         self._inbox, answers = before.receive(event, self._epoch, self._controls.revision, self._commits.commands)
@@ -327,6 +328,8 @@ class Job(AttemptActions):
         limit = (before.rows_per_s, before.bytes_per_s)
         if (self._controls.rows_per_s, self._controls.bytes_per_s) != limit:
             self._set_limit(now)
+        if self._controls.in_flight_max != before.in_flight_max:
+            self._set_width(now)
         return changed
 
     def _adapt(self, now: Now) -> bool:

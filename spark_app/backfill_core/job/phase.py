@@ -37,6 +37,9 @@ class JobSettings:
     comparable: bool = True
     """False if the job copies no snapshot, so that source and target differ in all rows that never changed."""
 
+    fixed_width: str = ""
+    """Reason why the number of pieces that run at the same time cannot change; empty if it can."""
+
     follows: bool = False
     """True if the job continues once it has caught up."""
 

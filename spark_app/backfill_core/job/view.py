@@ -34,7 +34,7 @@ from backfill_core.job.steps import RECEIPT, START, StepTimeline, begin
 from backfill_core.job.work_table import WorkTable
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
-from backfill_core.protocol.events import LimitSet
+from backfill_core.protocol.events import LimitSet, WidthSet
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.refresh import Refresh
 from backfill_core.protocol.strategy import CommitRequest, Facts, JobWarning, Permits, Strategy, StrategyView
@@ -186,6 +186,7 @@ class AttemptView:
         self._auto = AutoPace.begin(settings.auto, state.rows_done, now)
         self._backoff: RetryWait | None = None
         self._set_limit(now)
+        self._set_width(now)
         receipt = (RECEIPT,) if settings.verify_final and not settings.follows else ()
         steps = (START, *strategy.status.steps, *receipt)
         self._course = begin(steps, spent or {}, percent=state.percent, now_s=now.mono_s)
@@ -193,6 +194,10 @@ class AttemptView:
     def _set_limit(self, now: Now) -> None:
         burst_s = self._settings.burst_s * max(1.0, self._settings.interval_s)
         self._strategy.on(LimitSet(self._rows_per_s, burst_s, self._controls.bytes_per_s), now)
+
+    def _set_width(self, now: Now) -> None:
+        if self._controls.in_flight_max is not None:
+            self._strategy.on(WidthSet(self._controls.in_flight_max), now)
 
     @property
     def _rows_per_s(self) -> int | None:

@@ -2,7 +2,7 @@
 
 Each command keeps one revision, and revisions only grow. A command is recorded in the status before it is sent,
 and is sent again until it is acknowledged. Pause and limit are two dimensions: if both change, two commands with two revisions
-follow. A newer command replaces a waiting one of its dimension.
+follow. The width is a third. A newer command replaces a waiting one of its dimension.
 
 The design is level-based: the desired controls are compared with those that the driver *reports*. So a lost command, a command from
 another sender, and a control restored from the target's state are all corrected in the same way.
@@ -19,7 +19,7 @@ from backfill_api.spec.override import ThrottleSpec
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import ACKS_MAX, Acknowledgement, Control, PendingCommand
 from backfill_api.timestamps import ms_of, rfc3339, rfc3339_ms
-from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, ThrottleCommand
+from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, RescaleCommand, ThrottleCommand
 from backfill_core.lifecycle.inputs.all_jobs import switch_claim
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
@@ -101,15 +101,17 @@ def refusals(context: Context, control: Control) -> str:
 
 def settled(context: Context, control: Control) -> bool:
     """Return whether the desired controls are in force, as far as the status shows. Verify and Stop are not controls, and do not count."""
-    if any(pending.command.type in (*_PAUSE, "Throttle") for pending in control.pending):
+    if any(pending.command.type in (*_PAUSE, "Throttle", "Rescale") for pending in control.pending):
         return False
     desired = context.desired
-    if control.paused != desired.paused or not limit_follows(context, control, _sent(control)):
+    sent = control.paused == desired.paused and control.max_in_flight in (None, desired.max_in_flight)
+    if not sent or not limit_follows(context, control, _sent(control)):
         return False
     progress = context.progress
     if progress is None or progress.revision < control.acked_revision:
         return True
-    return progress.paused == desired.paused and limit_follows(context, control, reported_limit(progress))
+    rescaled = progress.max_in_flight in (None, desired.max_in_flight)
+    return rescaled and progress.paused == desired.paused and limit_follows(context, control, reported_limit(progress))
 
 
 def reported_limit(progress: Progress) -> Limit:
@@ -267,7 +269,22 @@ def _corrections(context: Context, control: Control) -> list[Command]:
     outdated = desired.until_ms is not None and limit == desired.limit and then != desired.then
     if outdated or not limit_follows(context, control, limit):
         commands.append(Command(type="Throttle", throttle=_throttle(desired)))
+    width = _width(control, progress if current else None)
+    if desired.max_in_flight is not None and width not in (None, desired.max_in_flight):
+        commands.append(Command(type="Rescale", rescale=RescaleCommand(max_in_flight=desired.max_in_flight)))
     return commands
+
+
+def _width(control: Control, progress: Progress | None) -> int | None:
+    """Return the width once all waiting commands are acknowledged.
+
+    `None` if it is not known: an earlier version of the operator launched the attempt, and its driver reports no width.
+    """
+    waiting = [pending.command.rescale for pending in control.pending if pending.command.rescale is not None]
+    if waiting:
+        return waiting[-1].max_in_flight
+    reported = None if progress is None else progress.max_in_flight
+    return control.max_in_flight if reported is None else reported
 
 
 def _throttle(desired: Desired) -> ThrottleCommand:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_core.pacing.row_costs import RowCosts, mean_row_bytes
 from backfill_core.pacing.sizing import SplitSizer, leaves_more, split_span, tapered
@@ -200,6 +200,10 @@ class Copy:
         file_bytes = self._bytes if limit.counts_bytes(row_bytes) else ()
         self._costs = RowCosts(self._reading.offsets, self._reading.by_place(file_bytes)) if file_bytes else self._seen
         self._bucket = self._bucket.under(rate, now.mono_s, limit.burst_s)
+
+    def set_width(self, in_flight_max: int) -> None:
+        """Change the number of splits that are read at the same time; splits that are being read are not affected."""
+        self._settings = replace(self._settings, in_flight_max=in_flight_max)
 
     def pass_barrier(self) -> None:
         """Note a barrier: a limit admits the quota of one epoch at each."""

@@ -31,6 +31,7 @@ from backfill_core.protocol.events import (
     Sealed,
     SourcePolled,
     StrategyEvent,
+    WidthSet,
     WorkFinished,
     WorkLost,
 )
@@ -182,6 +183,8 @@ class CopyReplay:
         match event:
             case LimitSet():
                 self.copy.set_limit(event, now)
+            case WidthSet(in_flight_max=width):
+                self.copy.set_width(width)
             case BarrierPassed(scheduled=scheduled):
                 if scheduled:
                     self.copy.pass_barrier()

@@ -15,12 +15,13 @@ any       the strategy skips its version                              discarded;
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from backfill_core.errors import BackfillError, KeyInvalidError, SourceDamagedError
 from backfill_core.pacing.sizing import SplitSizer, tapered
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.phases.key_chunks import Chunk, KeyCells, RunningChunk, StagedChunk, Waiting
+from backfill_core.phases.key_copy_settings import KeyCopySettings
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import Completed, NotStarted, Reached, Span, UpTo, VnodePositions
@@ -41,22 +42,6 @@ GROWN_ROWS_MAX = 1_000_000
 
 QUEUED_MAX = 64
 """Most chunks that are read or staged and not committed: a crash loses staged files that no commit contains."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyCopySettings:
-    """Settings of a copy; they do not change its result."""
-
-    in_flight_max: int
-    chunk_target_s: float
-    chunk_rows: int | None = None
-    """Most rows of a chunk; `None` to use the target time."""
-
-    proves_key: bool = False
-    """True if each chunk checks that no two of its rows share a key."""
-
-    proven_version: int | None = None
-    """Source version in which the key was proven, so that its chunks need no check; `None` if there is none."""
 
 
 class KeyCopy:
@@ -163,6 +148,10 @@ class KeyCopy:
         self._limit += limit.rows_per_s != self.meter.limit
         self.meter = self.meter.under(limit.rows_per_s)
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
+
+    def set_width(self, in_flight_max: int) -> None:
+        """Change the number of chunks that are read at the same time; chunks that are being read are not affected."""
+        self._settings = replace(self._settings, in_flight_max=in_flight_max)
 
     def pass_barrier(self) -> None:
         """Note a barrier: a limit admits the quota of one epoch at each."""

@@ -48,6 +48,13 @@ class Throttle:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescale:
+    """Let at most `in_flight_max` pieces of history run at the same time."""
+
+    in_flight_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyNow:
     """Take a receipt at the next sealed barrier."""
 
@@ -59,4 +66,4 @@ class Stop:
     force: bool = False
 
 
-Command = Pause | Resume | Throttle | VerifyNow | Stop
+Command = Pause | Resume | Throttle | Rescale | VerifyNow | Stop

@@ -199,6 +199,16 @@ class LimitSet:
 
 
 @dataclass(frozen=True, slots=True)
+class WidthSet:
+    """Maximum of pieces of history that run at the same time, from now on. Those that run already may end.
+
+    Only a strategy whose `fixed_width` is empty receives it.
+    """
+
+    in_flight_max: int
+
+
+@dataclass(frozen=True, slots=True)
 class BarrierPassed:
     """A barrier passed, with or without a commit; `epoch` is open now."""
 
@@ -214,4 +224,4 @@ class WorkLost:
     work_id: int
 
 
-StrategyEvent = LimitSet | BarrierPassed | SourcePolled | WorkFinished | WorkLost | Sealed
+StrategyEvent = LimitSet | WidthSet | BarrierPassed | SourcePolled | WorkFinished | WorkLost | Sealed

@@ -13,7 +13,7 @@ from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
 from backfill_api.wire import Command as WireCommand
 from backfill_core.protocol.actions import Acknowledge
-from backfill_core.protocol.commands import Command, Limit, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Command, Limit, Pause, Rescale, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.events import CommandReceived, Head
 from backfill_core.protocol.receipt import FileDifference, PartitionComparison, TableReceipt
 from backfill_core.protocol.work import Position
@@ -34,6 +34,9 @@ def _command(wire: WireCommand) -> Command:
         case "Throttle":
             assert wire.throttle is not None
             return _throttle(wire.throttle)
+        case "Rescale":
+            assert wire.rescale is not None
+            return Rescale(wire.rescale.max_in_flight)
         case "Verify":
             return VerifyNow()
         case "Stop":

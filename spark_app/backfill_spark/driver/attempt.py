@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from backfill_api.spec.combinations import knows_bytes
+from backfill_api.spec.combinations import fixed_width, knows_bytes
 from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.progress import Progress
 from backfill_api.status.source_head import SourceHead
@@ -260,6 +260,7 @@ class _Attempt:
             verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
             knows_bytes=knows_bytes(spec.source),
+            fixed_width=fixed_width(spec.strategy, spec.write_mode),
             comparable=not spec.source.params.skips_snapshot,
             auto=auto_settings(spec.throttle.auto),
             suspects=opened.tables.suspects,
@@ -369,7 +370,6 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=_attempts_before(opened), epoch=0, strategy=spec.strategy.type,
         publication=first_publication(spec, opened.stored.table_version), created_target=opened.stored.table_version < 0,
     )  # fmt: skip
-    paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
     # A receipt that reports a difference is taken again, not reused.
     receipt = state.receipt if state.receipt is not None and state.receipt.equal else None
     if opened.start_over is not None:
@@ -379,9 +379,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     return replace(
         state,
         attempt=state.attempt + 1,
-        controls=state.controls.under_spec(paused, limit.rows_per_second, limit.bytes_per_second, limit.until_ms).at(
-            moment.wall_ms
-        ),
+        controls=state.controls.of_attempt(spec, moment.wall_ms),
         receipt=receipt,
         spec_fields=backfill.spec_fields,
         driver=secrets.token_hex(8),

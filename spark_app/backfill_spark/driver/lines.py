@@ -57,7 +57,7 @@ def turning(progress: Progress) -> tuple[object, ...]:
     return (
         progress.attempt, progress.phase, progress.step, step, progress.rows_done > 0, progress.paused, at_rest,
         progress.stopping, progress.revision, progress.throttle_rows_per_second, progress.throttle_until,
-        progress.throttle_bytes_per_second, progress.caught_up, warnings,
+        progress.throttle_bytes_per_second, progress.max_in_flight, progress.caught_up, warnings,
     )  # fmt: skip
 
 

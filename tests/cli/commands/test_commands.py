@@ -11,7 +11,7 @@ from support.console.command_line import backfill, running
 from support.endings import assert_ending
 from support.tables.jobs import write_yaml
 
-from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle
+from backfill_core.protocol.commands import Pause, Rescale, Resume, Stop, Throttle
 from backfill_spark.control.local_registry import control_file
 
 AT = " at 25 % (1,000 rows)"
@@ -32,6 +32,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
             (["throttle", "200k", "--bytes", "1.5GB"], Throttle(200_000, None, 1_500_000_000)),
             (["throttle", "--bytes", "none"], Throttle(None)),
             (["throttle", "none"], Throttle(None)),
+            (["rescale", "8"], Rescale(8)),
             (["stop"], Stop()),
             (["stop", "--force"], Stop(force=True)),
         ],
@@ -55,6 +56,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
             (["throttle", "0"], "limited to 0 rows/s, so the snapshot is not read{at}", "Undo: backfill throttle none"),
             (["throttle", "200k", "--bytes", "5MB"], "limited to 200,000 rows/s and 5.0 MB/s{at}", "Undo: backfill throttle none"),
             (["throttle", "none"], "running without a limit{at}", "Undo: backfill throttle none"),
+            (["rescale", "8"], "reading at most 8 pieces at the same time{at}", ""),
             (["stop"], "the attempt ends at a barrier{at}", "Next: backfill run -f FILE"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",

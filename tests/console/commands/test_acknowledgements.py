@@ -1,9 +1,11 @@
 """The answer to a command has the state that holds now, the proof, and the command that undoes it."""
 
+from dataclasses import replace
+
 import pytest
 
 from backfill_api.status.progress import Progress
-from backfill_api.wire import Command, PauseCommand, ThrottleCommand
+from backfill_api.wire import Command, PauseCommand, RescaleCommand, ThrottleCommand
 from backfill_console.commands.acknowledgements import (
     Controls,
     acknowledged,
@@ -30,6 +32,8 @@ class TestTheState:
             ("Throttle", Controls(None, 0), f"limited to 0 rows/s, so the snapshot is not read {AT}"),
             ("Throttle", Controls("History", 7, None, "2026-11-26T22:10:00Z"), f"limited to 7 rows/s until 2026-11-26T22:10:00Z {AT}; it is paused"),
             ("Throttle", Controls(), f"running without a limit {AT}"),
+            ("Rescale", Controls(max_in_flight=1), f"reading at most 1 piece at the same time {AT}"),
+            ("Rescale", Controls("All", max_in_flight=8), f"reading at most 8 pieces at the same time {AT}; it is paused"),
             ("Stop", Controls(), f"the attempt ends at a barrier {AT}"),
             ("Verify", Controls(), f"the driver compares source and target {AT}"),
         ],
@@ -60,6 +64,9 @@ class TestTheState:
         assert controls_after(Command(type="Pause", pause=PauseCommand(scope="All")), Controls()) == Controls("All")
         limited = Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=9, for_seconds=60))
         assert controls_after(limited, before) == Controls("History", 9, for_seconds=60)
+        wider = Command(type="Rescale", rescale=RescaleCommand(max_in_flight=8))
+        assert controls_after(wider, before) == replace(before, max_in_flight=8)
+        assert controls_after(limited, replace(before, max_in_flight=8)).max_in_flight == 8
 
 
 class TestTheUndo:
@@ -75,6 +82,8 @@ class TestTheUndo:
             ("Throttle", Controls(), ("throttle", "none")),
             ("Throttle", Controls(None, 5, 7), ("throttle", "5", "--bytes", "7B")),
             ("Throttle", Controls(None, 5, None, "2026-11-26T22:10:00Z"), ("throttle", "5", "--until", "2026-11-26T22:10:00Z")),
+            ("Rescale", Controls(max_in_flight=2), ("rescale", "2")),
+            ("Rescale", Controls(), ()),
             ("Stop", Controls(), ()),
             ("Verify", Controls(), ()),
         ],

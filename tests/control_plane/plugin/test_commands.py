@@ -48,6 +48,22 @@ class TestCommandsOfARunningJob:
             assert rig.double().progress.paused is None
             assert override(rig) is None
 
+    async def test_rescale_is_acknowledged_with_the_width_before_it_as_undo(self, rigs, tmp_path):
+        """The spec has the new width, and the attempt stays."""
+        async with rigs() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            kubectl = Plugin(rig, tmp_path)
+
+            first = await kubectl.done("rescale", "orders", "8")
+
+            assert "reading at most 8 pieces at the same time at " in first
+            assert first.endswith(f"Undo: kubectl backfill rescale orders 2 -n {rig.namespace}")
+            assert rig.double().progress.max_in_flight == 8
+            strategy = current(rig)["spec"]["strategy"]
+            assert [member["maxInFlight"] for member in strategy.values() if isinstance(member, dict)] == [8]
+            assert rig.attempt() == 1
+
     async def test_throttle_is_acknowledged_with_the_limit_before_it_as_undo(self, rigs, tmp_path):
         """A second throttle names the first one's limit."""
         async with rigs() as rig:

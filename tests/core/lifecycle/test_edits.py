@@ -41,7 +41,11 @@ NEXT_ATTEMPT = [
     ({}, {"barrier": {"intervalMs": 500}}, "spec.barrier.intervalMs"),
     ({}, {"after": "Follow"}, "spec.after"),
     ({}, {"verify": "Final"}, "spec.verify"),
-    ({}, {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 3}}}, "spec.strategy.snapshot.maxInFlight"),
+    (
+        {},
+        {"strategy": {"type": "Snapshot", "snapshot": {"splitTargetSeconds": 3}}},
+        "spec.strategy.snapshot.splitTargetSeconds",
+    ),
     ({}, {"drainTimeoutSeconds": 90}, "spec.drainTimeoutSeconds"),
 ]
 """The spec of the pods, the current spec, and the field that differs."""
@@ -296,6 +300,7 @@ class TestWhatAPodIsMadeOf:
             {"activeDeadlineSeconds": 60, "startupTimeoutSeconds": 60, "drainTimeoutSeconds": 90},
             {"ttlSecondsAfterFinished": 60, "deletionPolicy": "Immediate", "retainDriver": "Never"},
             {"verify": "None", "strategy": {"type": "Snapshot"}},
+            {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 5}}},
         ],
     )
     def test_the_launch_hash_ignores_fields_that_the_operator_reads(self, edit: dict[str, Any]) -> None:

@@ -5,7 +5,17 @@ from support.plugin.objects import condition, running, stored
 
 from backfill_api.names import OVERRIDE_ANNOTATION
 from backfill_kubectl.decisions.acknowledgement import InForce, Recorded, Rejected, Waiting, acknowledgement
-from backfill_kubectl.decisions.changes import Pause, Resume, Retry, RunAgain, Suspend, TakeReceipt, Throttle, Unsuspend
+from backfill_kubectl.decisions.changes import (
+    Pause,
+    Rescale,
+    Resume,
+    Retry,
+    RunAgain,
+    Suspend,
+    TakeReceipt,
+    Throttle,
+    Unsuspend,
+)
 from backfill_kubectl.decisions.undo import undo_of
 
 PAUSED = {"desiredState": "Paused"}
@@ -128,6 +138,17 @@ class TestOtherChanges:
         assert good == InForce("limited to 100 rows/s at 0 % (0 rows)", "epoch 5")
         assert isinstance(other, Waiting)
 
+    def test_width_is_in_force_when_the_driver_reports_it(self):
+        """An acknowledged command and an older report are no proof."""
+        spec = {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 8}}}
+        status, pending = running({"maxInFlight": 8, "epoch": 5}), running({"maxInFlight": 2})
+
+        assert answer(Rescale(8), status, spec=spec) == InForce(
+            "reading at most 8 pieces at the same time at 0 % (0 rows)", "epoch 5"
+        )
+        assert isinstance(answer(Rescale(8), status | {"progress": {"maxInFlight": 2}}, spec=spec), Waiting)
+        assert isinstance(answer(Rescale(8), pending, spec=spec), Waiting)
+
     def test_resume_is_in_force_when_the_pause_is_over(self):
         """The limit that remains is named."""
         spec = {"throttle": {"rowsPerSecond": 100}}
@@ -186,6 +207,7 @@ class TestUndo:
             (Resume(), PAUSED | {"pause": {"scope": "All"}}, "pause orders --with-changes -n shop"),
             (Resume(), {}, ""),
             (Throttle(5), {}, "throttle orders none -n shop"),
+            (Rescale(5), {}, "rescale orders 2 -n shop"),
             (
                 Throttle(5),
                 {"throttle": {"rowsPerSecond": 7, "bytesPerSecond": 9}},

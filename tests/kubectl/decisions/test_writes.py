@@ -27,6 +27,7 @@ from backfill_kubectl.decisions.changes import (
     Approve,
     Pause,
     RepairTarget,
+    Rescale,
     Resume,
     Retry,
     RunAgain,
@@ -87,6 +88,14 @@ class TestTheSpec:
     def test_field_that_an_older_crd_lacks_is_not_written_without_need(self):
         """`throttle.until` is unknown to CRDs of earlier versions."""
         assert write(stored(), Throttle(rows_per_second=100)).patch["spec"] == {"throttle": {"rowsPerSecond": 100}}
+
+    def test_width_is_written_into_the_member_of_the_strategy(self):
+        """Other fields of the member stay, and a spec without a strategy has the default one."""
+        replica = stored(spec={"strategy": {"type": "Replica", "replica": {"maxInFlight": 2, "vnodes": 8}}})
+
+        assert write(replica, Rescale(5)).patch["spec"] == {"strategy": {"replica": {"maxInFlight": 5}}}
+        assert write(stored(), Rescale(5)).patch["spec"] == {"strategy": {"snapshot": {"maxInFlight": 5}}}
+        assert "spec" not in write(replica, Rescale(2)).patch
 
     def test_override_of_the_same_field_is_removed_and_other_fields_stay(self):
         """It would take precedence over the spec."""
@@ -215,6 +224,7 @@ LATER = "2099-01-01T00:00:00Z"
 RATES = st.none() | st.integers(0, 1000)
 CONTROLS = st.one_of(
     st.builds(Pause, st.sampled_from(["History", "All"])), st.just(Resume()), st.builds(Throttle, RATES, RATES), st.builds(Throttle, st.integers(0, 9), RATES, st.just(LATER)),
+    st.builds(Rescale, st.integers(1, 64)),
     st.just(Suspend()), st.just(Unsuspend()),
 )  # fmt: skip
 SPECS = st.fixed_dictionaries(
@@ -223,6 +233,7 @@ SPECS = st.fixed_dictionaries(
         "desiredState": st.sampled_from(["Running", "Paused"]), "suspend": st.booleans(),
         "pause": st.sampled_from([{}, {"scope": "All"}, {"scope": "History"}]),
         "throttle": st.sampled_from([{}, {"rowsPerSecond": 7}, {"bytesPerSecond": 9}]),
+        "strategy": st.sampled_from([{}, {"type": "Replica"}, {"type": "Snapshot", "snapshot": {"maxInFlight": 3, "vnodes": 8}}]),
     },
 )  # fmt: skip
 ANNOTATIONS = st.fixed_dictionaries(
@@ -271,10 +282,11 @@ class TestEachWriteHasItsEffect:
 
         dimensions = {
             "pause": after.paused, "limit": (after.rows_per_second, after.bytes_per_second), "suspend": after.suspend,
+            "width": after.max_in_flight,
         }  # fmt: skip
         expected = {
             "pause": before_controls.paused, "limit": (before_controls.rows_per_second, before_controls.bytes_per_second),
-            "suspend": before_controls.suspend,
+            "suspend": before_controls.suspend, "width": before_controls.max_in_flight,
         }  # fmt: skip
         match change:
             case Pause():
@@ -283,6 +295,8 @@ class TestEachWriteHasItsEffect:
                 expected["pause"] = None
             case Throttle():
                 expected["limit"] = change.rows_per_second, change.bytes_per_second
+            case Rescale():
+                expected["width"] = change.max_in_flight
             case _:
                 expected["suspend"] = isinstance(change, Suspend)
         assert dimensions == expected

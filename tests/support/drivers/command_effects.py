@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backfill_core.protocol.commands import Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Pause, Rescale, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.events import CommandReceived
 from backfill_spark.control.wire import format_timestamp
 
@@ -20,6 +20,8 @@ def effect_of(event: CommandReceived) -> dict[str, Any]:
             until = None if until_ms is None else format_timestamp(until_ms)
             limits = {"throttle_rows_per_second": rows, "throttle_bytes_per_second": size_bytes}
             return {**limits, "throttle_until": until, "reason": reason}
+        case Rescale(in_flight_max=width):
+            return {"max_in_flight": width}
         case Stop():
             return {"stopping": True}
         case VerifyNow():

@@ -134,6 +134,9 @@ class Model(Protocol):
     AHEAD_RATE: ClassVar[int | None]
     """Limit in rows per second from which on history is charged when it is sealed; `None` for never."""
 
+    FIXED_WIDTH_MODES: ClassVar[frozenset[str]]
+    """Modes in which a job refuses to change its width."""
+
     KNOBS: ClassVar[frozenset[str]]
     """Those of `rescaled`, `stacked`, `mixed` and `hidden` that apply to the strategy."""
 

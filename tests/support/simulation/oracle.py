@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from support.simulation.hidden import PublicationOracle
-from support.simulation.knobs.rescaled import DEFAULT, max_in_flight
+from support.simulation.knobs.rescaled import DEFAULT, WidthOracle
 from support.simulation.law import demand
 from support.simulation.model import Model, Progress, Promise
 from support.simulation.region import Region
@@ -104,6 +104,7 @@ class Oracle:
         """Seals of only a state, during a MERGE."""
 
         self.publication = PublicationOracle(target, given)
+        self.width = WidthOracle(given, fixed=given.mode in model.FIXED_WIDTH_MODES)
         self.quarantined = 0
         """Bad records in their separate table."""
 
@@ -144,6 +145,8 @@ class Oracle:
                 self._unheard |= {revision_ for revision_ in self._heard if revision_ <= revision}
             self.commands |= {revision_: command for revision_, command in lost.items() if revision_ <= revision}
         self._check_controls(state.job)
+        if not late:
+            self.width.check_stored(state.job, {number: self.commands[number] for number in sorted(self._heard)})
 
     def on_sealed(self, text: str, quarantine: Target) -> None:
         """Check an answered commit: its bad records are in their table, each once, and the state has their number."""
@@ -204,10 +207,8 @@ class Oracle:
         if kind is WorkKind.HISTORY:
             demand(self._paused is None, "history started while paused (R-SNAP-43)")
             limited = " under a limit" if self._rate else ""
-            readers = max_in_flight(self._given, attempt)
-            given = self._given
-            never_limited = given.rows_per_s is None and not given.commands and not given.auto
-            most = readers if never_limited else self._model.IN_FLIGHT_MAX * readers // DEFAULT
+            readers = self.width.most
+            most = readers if self._given.never_limited else self._model.IN_FLIGHT_MAX * readers // DEFAULT
             demand(in_flight <= most, f"{in_flight} pieces of history in flight{limited}, for {readers} readers")
             self.full += in_flight >= readers > DEFAULT
             self.splits += 1
@@ -275,6 +276,7 @@ class Oracle:
         self._heard.add(revision)
         self._unheard.discard(revision)
         self._held_back = self._held_back or isinstance(command, Pause | Throttle)
+        self.width.on_command(command)
         if isinstance(command, Resume | Pause):
             self._paused = None
         if isinstance(command, Throttle):
@@ -287,8 +289,8 @@ class Oracle:
             return
         stored = self._stored_revision
         demand(stored >= ack.revision, f"revision {ack.revision} was acknowledged, {stored} is sealed")
-        newest = max(self.commands, default=0)
         command = self.commands.get(ack.revision)
+        self.width.on_ack(command, [entry for revision, entry in self.commands.items() if revision > ack.revision])
         pauses = [revision for revision, entry in self.commands.items() if isinstance(entry, Pause | Resume)]
         if isinstance(command, Pause) and ack.revision == max(pauses):
             self._paused = command
@@ -296,7 +298,7 @@ class Oracle:
         if isinstance(command, Throttle) and ack.revision == max(rates) and command.for_s is None:
             limited = command.rows_per_s is not None
             self._rate = _Rate(command.rows_per_s or 0, now_s) if limited else None
-        demand(ack.revision <= newest, "a revision that was never sent was acknowledged")
+        demand(ack.revision <= max(self.commands, default=0), "a revision that was never sent was acknowledged")
 
     @property
     def _stored_revision(self) -> int:
@@ -347,6 +349,7 @@ class Oracle:
         # A command that is in force from the start, or that expires.
         self._held_back = self._given.paused is not None or bool(self.commands) or self._given.auto
         self._rate = self._stored_rate(now_s)
+        self.width.on_reopen(attempt, None if self._last is None else self._last.job)
         pauses = [command for _, command in sorted(self.commands.items()) if isinstance(command, Pause | Resume)]
         last = pauses[-1] if pauses else self._held_by_spec
         self._paused = last if isinstance(last, Pause) else None
@@ -362,9 +365,8 @@ class Oracle:
         """Check that a receipt is equal: no other writer changes rows in this world."""
         self.receipts += 1
         receipt = result.receipt
-        demand(
-            receipt.equal, f"a receipt of source {receipt.source_version} and target {receipt.target_version} differs"
-        )
+        versions = f"source {receipt.source_version} and target {receipt.target_version}"
+        demand(receipt.equal, f"a receipt of {versions} differs")
 
     def on_key_proven(self, target_version: int) -> None:
         """Check the proof that the key of a target version is unique."""

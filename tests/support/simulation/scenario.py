@@ -21,6 +21,7 @@ class Script:
 
     commands: tuple[int, ...] = ()
     signals: tuple[int, ...] = ()
+    rescales: tuple[int, ...] = ()
     crashes: tuple[int, ...] = ()
     """Steps after which the process dies."""
 
@@ -73,6 +74,9 @@ class Scenario:
     signals: int = 0
     """Number of requests to end the process, without a command."""
 
+    rescales: int = 0
+    """Number of commands that change `maxInFlight`."""
+
     commits: int = 8
     trouble_s: float = 25.0
     """Time after which there are no faults, no crashes, no commits, no pause, no limit; the job must finish then."""
@@ -115,6 +119,11 @@ class Scenario:
     def filters(self) -> bool:
         """Return whether the transform filters rows; a changelog has no filter."""
         return self.filtered and self.mode != CHANGELOG
+
+    @property
+    def never_limited(self) -> bool:
+        """Return whether history has no limit at any time."""
+        return self.rows_per_s is None and not self.commands and not self.auto
 
     @property
     def proves_key(self) -> bool:

@@ -38,6 +38,7 @@ class TopicModel:
         "quarantined": 400,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 2
+    FIXED_WIDTH_MODES: ClassVar[frozenset[str]] = frozenset()
     KNOBS: ClassVar[frozenset[str]] = frozenset({"rescaled"})
     AHEAD_RATE: ClassVar[int | None] = None
 

@@ -31,7 +31,7 @@ from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.pacing import auto_throttle
 from backfill_core.protocol.actions import Finish
-from backfill_core.protocol.commands import Command, Pause, Resume, Stop, Throttle, VerifyNow
+from backfill_core.protocol.commands import Command, Pause, Rescale, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.events import CommandReceived, StopRequested
 from backfill_core.protocol.publication import Publication
@@ -75,6 +75,7 @@ class World:
 
         self.oracle = Oracle(self.model, self.target, given)
         self.spec = self.model.spec(given)
+        self._fixed = given.mode in self.model.FIXED_WIDTH_MODES
         self.now_s = 0.0
         self.calm_at_s = given.trouble_s
         self.refreshes = Refreshes(self)
@@ -100,6 +101,7 @@ class World:
             verify_final=given.verify_final,
             auto=COMMITS_IN_A_SECOND if given.auto else None,
             publish=given.publish,
+            fixed_width="strategy runs one piece at a time" if self._fixed else "",
         )
 
     # ------------------------------------------------------------------ time
@@ -198,6 +200,7 @@ class World:
         self._plan("commits", self.given.commits, self.change_source)
         self._plan("commands", self.given.commands, self._command)
         self._plan("signals", self.given.signals, self._signal)
+        self._plan("rescales", self.given.rescales, self._rescale)
         self.after(self.given.trouble_s, self.calm_down)
         if self.given.mixed:
             self._begin_mixed()
@@ -339,6 +342,9 @@ class World:
         high: list[int | None] = [100_000, 150_000, 400_000]
         return [None, 0, 1, 5, 50, *(high if (self.given.rows_per_s or 0) >= high[0] else [])]
 
+    def _rescale(self, number: int) -> None:
+        self._send(Rescale(self._chance("rescale", number).choice(rescaled.CHOICES)))
+
     def _signal(self, number: int) -> None:
         """Ask the process to end, whatever it is doing; before it has begun it cannot receive signals."""
         if self._shell is not None and self._shell.begun:
@@ -360,7 +366,8 @@ class World:
                 if self.calm and revision in self._unanswered:
                     self.after(1.0, deliver)
                 return
-            accepted = attempt_off == 0 and revision > self._delivered
+            refused = self._fixed and isinstance(command, Rescale)
+            accepted = attempt_off == 0 and revision > self._delivered and not refused
             self._delivered = revision if accepted else self._delivered
             self.oracle.on_command(revision, command, accepted=accepted)
             self.note(f"user: command {revision} is {command}{'' if accepted else ', and comes too late'}")
@@ -387,5 +394,6 @@ class World:
         before = before.begun_anew() if anew else before
         if state is None and self.given.hidden:
             before = replace(before, publication=Publication())
-        controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s).at(self.wall_ms)
-        return replace(before, attempt=before.attempt + 1, controls=controls)
+        width = None if self._fixed else self.spec_of(before.attempt + 1).strategy.params.in_flight_max
+        controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s, in_flight_max=width)
+        return replace(before, attempt=before.attempt + 1, controls=controls.at(self.wall_ms))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, StrictInt, model_validator
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Column
+from backfill_api.spec.bounds import Column, InFlight
 from backfill_api.spec.params import SourceAbility, StrategyParams, Variant
 from backfill_api.spec.tables import check_no_repeats
 
@@ -32,6 +33,7 @@ class ArrangementParams(StrategyParams):
         {"chunk_rows", "max_read_amplification", "max_in_flight", "change_batch_seconds"}
     )
 
+    FIXED_WIDTH: ClassVar[Mapping[str, str]] = {}
     APPLIES_WHILE_COPYING: ClassVar[bool] = True
 
     order_by: Annotated[tuple[OrderBy, ...], Field(max_length=16)] = ()
@@ -43,11 +45,16 @@ class ArrangementParams(StrategyParams):
     max_read_amplification: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 4
     """Maximum of reads of a source file, on average; a source that needs more is refused before the start."""
 
-    max_in_flight: Annotated[StrictInt, Field(ge=1, le=64)] = 2
-    """Chunks that are read at the same time; a change counts from the next attempt."""
+    max_in_flight: InFlight = 2
+    """Chunks that are read at the same time; a change takes effect at the next barrier."""
 
     change_batch_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] = 10
     """Target duration of a batch of changes; a change takes effect with the next attempt."""
+
+    @property
+    def in_flight_max(self) -> int | None:
+        """See `maxInFlight`."""
+        return self.max_in_flight
 
     @property
     def read_order(self) -> tuple[tuple[str, bool], ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from pydantic import model_validator
 
 from backfill_api.model import cel, refused
 from backfill_api.spec.bounds import Until, Version
-from backfill_api.spec.params import SourceAbility, StrategyParams, TargetAbility, Variant
+from backfill_api.spec.params import WRITE_MODES, SourceAbility, StrategyParams, TargetAbility, Variant
 
 ONE_START = "give at most one of writersSince and writersSinceTime"
 
@@ -18,6 +19,9 @@ class InPlaceParams(StrategyParams):
 
     model_config = cel(("!has(self.writersSince) || !has(self.writersSinceTime)", ONE_START))
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"writers_since", "writers_since_time"})
+    FIXED_WIDTH: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        WRITE_MODES, "fills one batch of files after the other, each with all cores"
+    )
     ENDS_FOR_GOOD: ClassVar[str] = (
         "a job that fills columns ends once no file is left to fill; a new job finds later rows"
     )

@@ -18,6 +18,9 @@ class SourceSplitsParams(SplitParams):
     }
 
     APPLIES_WHILE_COPYING: ClassVar[bool] = True
+    FIXED_WIDTH: ClassVar[Mapping[str, str]] = {
+        "Upsert": "merges one batch of records after the other into an Upsert target"
+    }
 
 
 VARIANT = Variant("SourceSplits", SourceSplitsParams, needs=frozenset({SourceAbility.OFFSETS}))

@@ -70,6 +70,7 @@ def with_switch(own: Desired, observation: Observation) -> Desired:
         limits = {
             "rows_per_second": control.rows_per_second, "bytes_per_second": control.bytes_per_second,
             "until_ms": ms_of(control.until), "then": control.then,
+            "max_in_flight": control.max_in_flight,
         }  # fmt: skip
     return replace(own, paused="All", all_jobs_pause=pause, **limits)
 

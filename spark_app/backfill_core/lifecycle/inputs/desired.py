@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION
 from backfill_api.spec.change_claim import ChangeClaim
-from backfill_api.spec.combinations import NO_BYTES, knows_bytes
+from backfill_api.spec.combinations import NO_BYTES, fixed_width, knows_bytes, width_of
 from backfill_api.spec.override import Override, PauseSpec, ThrottleSpec
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.timestamps import rfc3339
@@ -46,6 +46,9 @@ class Desired:
     ended: tuple[str, ...] = ()
     """Descriptions of limits that ended: the override's, the spec's."""
 
+    max_in_flight: int | None = None
+    """Pieces of history that run at the same time, at most; `None` if the job has a fixed width."""
+
     suspend: bool = False
     all_jobs_pause: ChangeClaim | None = None
     """Author and reason of the pause of all jobs, which takes precedence over spec and override; `None` if it is not in force."""
@@ -53,6 +56,7 @@ class Desired:
     pause_overridden: bool = False
     throttle_overridden: bool = False
     suspend_overridden: bool = False
+    width_overridden: bool = False
     override: Override | None = None
     """The override in force, which the status stores; `None` without one."""
 
@@ -61,13 +65,19 @@ class Desired:
 
     @property
     def controls(self) -> dict[str, Any]:
-        """The pause and the limits, by their names in a status and a launch."""
+        """The pause, the limits and the width, by their names in a status and a launch."""
         return {
             "paused": self.paused,
             "rows_per_second": self.rows_per_second,
             "bytes_per_second": self.bytes_per_second,
             "until": None if self.until_ms is None else rfc3339(self.until_ms),
+            "max_in_flight": self.max_in_flight,
         }
+
+    @property
+    def launch(self) -> dict[str, Any]:
+        """The controls of a launch, by their names; its spec has the width, unless an override takes precedence."""
+        return self.controls | {"max_in_flight": self.max_in_flight if self.width_overridden else None}
 
     @property
     def limit(self) -> tuple[int | None, int | None, int | None]:
@@ -89,11 +99,12 @@ def desired_of(
         held: The override that was in force.
     """
     override, errors = _override(spec, annotations, held or NO_OVERRIDE)
-    state = pause = None
+    state = pause = width = None
     throttle = UNLIMITED
     suspend = False
     if isinstance(spec, BackfillSpec):
         state, pause, throttle, suspend = spec.desired_state, spec.pause, spec.throttle, spec.suspend
+        width = width_of(spec.strategy, spec.write_mode)
     state = override.desired_state or state
     pause = override.pause or pause or DEFAULT_PAUSE
     limits = [("override", override.throttle), ("spec", throttle)]
@@ -108,9 +119,11 @@ def desired_of(
         ended=tuple(
             f"{name}.throttle.until {over.until} is past" for name, over in limits if over and _over(over, now_ms)
         ),
+        max_in_flight=override.max_in_flight or width,
         suspend=suspend if override.suspend is None else override.suspend,
         pause_overridden=override.desired_state is not None or override.pause is not None,
         throttle_overridden=owner == "override",
+        width_overridden=override.max_in_flight is not None,
         suspend_overridden=override.suspend is not None,
         override=None if override == NO_OVERRIDE else override,
         override_error="; ".join(errors)[:ERROR_CHARACTERS_MAX],
@@ -163,4 +176,7 @@ def _of_json(spec: BackfillSpec | SpecRefused, text: str) -> tuple[Override | No
     limit = override.throttle.bytes_per_second if override.throttle else None
     if limit is not None and isinstance(spec, BackfillSpec) and not knows_bytes(spec.source):
         return None, f"{OVERRIDE_ANNOTATION}: throttle.bytesPerSecond {NO_BYTES}"
+    fixed = fixed_width(spec.strategy, spec.write_mode) if isinstance(spec, BackfillSpec) else ""
+    if override.max_in_flight is not None and fixed:
+        return None, f"{OVERRIDE_ANNOTATION}: maxInFlight cannot change: {fixed}"
     return override, ""

@@ -7,6 +7,7 @@ import json
 from typing import Any, Final
 
 from backfill_api.model import leaves
+from backfill_api.spec.combinations import width_of
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import AttemptKind
 
@@ -26,6 +27,9 @@ IN_THE_POD_TOO: Final = frozenset({"drain_timeout_seconds"})
 PARTS: Final = {"throttle": {"rows_per_second", "bytes_per_second", "until"}, "switch": {"when"}}
 """Fields of which the operator reads a part: it sends limits as commands, and decides when a switch-over begins."""
 
+WIDTH: Final = "maxInFlight"
+"""Field of a strategy that the operator sends as a command, unless the job has a fixed width."""
+
 _CHARACTERS: Final = 16
 _FIELD_CHARACTERS: Final = 8
 
@@ -36,7 +40,8 @@ def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
     Fields with default values are left out, so that a field of a later version replaces no waiting pod.
     """
     left_out = READ_BY_THE_OPERATOR - READ_BY_A_PLAN if kind == "Plan" else READ_BY_THE_OPERATOR
-    return _hashed(_without(spec, left_out))
+    document = _without(spec, left_out)
+    return _hashed(document if kind == "Plan" else _without_width(spec, document))
 
 
 def executors_of(spec: BackfillSpec) -> str:
@@ -63,11 +68,27 @@ def edited_fields(launched: str, spec: BackfillSpec) -> tuple[str, ...]:
     if whole == _hashed(document):
         return ()  # hashes of single fields take three times longer, and most specs are never edited
     before, now = dict(field.split("=", 1) for field in fields if "=" in field), _by_path(document)
+    if width_of(spec.strategy, spec.write_mode) is not None:
+        before.pop(f"strategy.{spec.strategy.member}.{WIDTH}", None)  # of an earlier version of the operator
     return tuple(sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path)))
 
 
 def _launched(spec: BackfillSpec) -> dict[str, Any]:
-    return _without(spec, READ_BY_THE_OPERATOR - IN_THE_POD_TOO)
+    return _without_width(spec, _without(spec, READ_BY_THE_OPERATOR - IN_THE_POD_TOO))
+
+
+def _without_width(spec: BackfillSpec, document: dict[str, Any]) -> dict[str, Any]:
+    """Return a spec without its `maxInFlight`, if a command changes it."""
+    strategy, member = document.get("strategy", {}), spec.strategy.member
+    if WIDTH not in strategy.get(member, {}) or width_of(spec.strategy, spec.write_mode) is None:
+        return document
+    params = {name: value for name, value in strategy[member].items() if name != WIDTH}
+    strategy = {name: value for name, value in strategy.items() if name != member} | (
+        {member: params} if params else {}
+    )
+    return {name: value for name, value in document.items() if name != "strategy"} | (
+        {"strategy": strategy} if strategy else {}
+    )
 
 
 def _without(spec: BackfillSpec, names: frozenset[str]) -> dict[str, Any]:

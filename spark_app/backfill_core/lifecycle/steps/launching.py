@@ -214,7 +214,7 @@ def _launch_action(context: Context, attempt: Attempt) -> LaunchDriver:
     return LaunchDriver(
         attempt.number,
         attempt.kind,
-        **desired.controls,
+        **desired.launch,
         refresh=context.refreshing,
         procedure=attempt.procedure,
         detached=detached(context),

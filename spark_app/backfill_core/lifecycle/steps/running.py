@@ -244,7 +244,7 @@ def _actions(context: Context, attempt: Attempt, pod: DriverPod, commands: Comma
     actions += delete_unretained(context)
     if attempt.stop is None and pod.deletion_ms is None and not policy.refused and (pod.scheduled or pod.ready):
         # No process reads them before the pod has a node, so ten thousand waiting pods cost nothing.
-        launch = LaunchDriver(attempt.number, attempt.kind, **desired.controls, detached=detached(context))
+        launch = LaunchDriver(attempt.number, attempt.kind, **desired.launch, detached=detached(context))
         actions.append(EnsureObjects(launch))
     drains = policy.drains and not policy.refused
     if observation.deletion_ms is None and drains and DRAIN_FINALIZER not in observation.finalizers:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.spec.strategies.arrangement import ArrangementParams
-from backfill_core.phases.key_copy import KeyCopySettings
+from backfill_core.phases.key_copy_settings import KeyCopySettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ from backfill_core.protocol.events import (
     Sealed,
     SourcePolled,
     StrategyEvent,
+    WidthSet,
     WorkFinished,
     WorkLost,
 )
@@ -219,6 +220,8 @@ class ArrangementStrategy:
         match event:
             case LimitSet():
                 self._copy.set_limit(event.in_rows(mean_row_bytes(self._pinned.rows, self._pinned.bytes)), now)
+            case WidthSet(in_flight_max=width):
+                self._copy.set_width(width)
             case BarrierPassed(scheduled=scheduled):
                 if scheduled:
                     self._copy.pass_barrier()

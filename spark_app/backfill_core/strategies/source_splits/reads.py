@@ -77,6 +77,10 @@ class Reads:
         return min(self._sizer.rows_per_split, self._settings.read_max)
 
     # -------------------------------------------------------------- choosing
+    def set_width(self, in_flight_max: int) -> None:
+        """Change the number of reads that run at the same time; reads that run are not affected."""
+        self._in_flight_max = in_flight_max
+
     def may_start(self, bounds: Bounds) -> bool:
         """Return true if a slot is free, and fewer than `READY_MAX` reads wait for a commit."""
         return len(self._running) < self._in_flight_max and len(self._ready(bounds)) < READY_MAX

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from backfill_core.positions.offsets import OffsetRange, Subscribed, count
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import StrategyEvent, WidthSet
 from backfill_core.protocol.strategy import CommitRequest, Permits, StrategyStatus
 from backfill_core.protocol.work import OffsetRangesStaged, ReadOffsetRanges, Result, StagedFile, WorkKind
 from backfill_core.strategies.source_splits.machine import PartitionSplits
@@ -66,6 +67,12 @@ class SourceSplitsStrategy(PartitionSplits):
         return {name: (split.live, self._highs.get(name, split.live)) for name, split in self._splits.items()}
 
     # -------------------------------------------------------------- events
+    def on(self, event: StrategyEvent, now: Now) -> None:
+        """See `Strategy`; the live side keeps one read at a time."""
+        if isinstance(event, WidthSet):
+            self._history.set_width(event.in_flight_max)
+        super().on(event, now)
+
     def _finish(self, result: Result, now: Now) -> None:
         """Handle a finished read; offsets without a record do not count against the rate limit."""
         if not isinstance(result, OffsetRangesStaged):

@@ -11,6 +11,7 @@ from support.plugin_counter.backfill_counter.work import OffsetsRead, ReadOffset
 from support.simulation.law import demand
 from support.simulation.model import Cost, Effect, Progress, Promise, Staging
 from support.simulation.region import Region
+from support.simulation.tables import APPEND
 from support.simulation.topic import Span
 from support.simulation.topic_model import TopicModel
 
@@ -27,6 +28,7 @@ class CounterModel(TopicModel):
     """The promises in one world; see the module."""
 
     KNOBS: ClassVar[frozenset[str]] = frozenset()
+    FIXED_WIDTH_MODES: ClassVar[frozenset[str]] = frozenset({APPEND})
     RESUME: ClassVar[Resume] = staticmethod(STRATEGY.resume)
     """Makes the machine of an attempt; a test of the oracle replaces it with one that breaks a law."""
 

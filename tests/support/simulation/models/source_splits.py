@@ -57,6 +57,7 @@ class SourceSplitsModel(TopicModel):
     """The promises in one world; see the module."""
 
     MODES: ClassVar[tuple[str, ...]] = (APPEND, UPSERT)
+    FIXED_WIDTH_MODES: ClassVar[frozenset[str]] = frozenset({UPSERT})
     WORTH: ClassVar[Mapping[str, int]] = TopicModel.WORTH | {
         "merges": 100,
         "merged and lost": 1,

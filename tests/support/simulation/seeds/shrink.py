@@ -17,7 +17,7 @@ from support.simulation.world import World
 
 RUNS_MAX = 600
 OTHER_SEEDS = 6
-LISTS = ("crashes", "faults", "signals", "commands", "commits")
+LISTS = ("crashes", "faults", "signals", "rescales", "commands", "commits")
 
 Live = Callable[[Scenario], World]
 """Makes the world of a scenario; the shrinker runs it."""
@@ -65,6 +65,7 @@ def try_out(given: Scenario, live: Live) -> Failure | None:
             commits=tuple(range(given.commits)),
             commands=tuple(range(given.commands)),
             signals=tuple(range(given.signals)),
+            rescales=tuple(range(given.rescales)),
         )
         met = replace(script, crashes=tuple(world.crashed_at), faults=tuple(world.failed_at))
         return Failure(replace(given, script=met, crash_at=None), str(broken), tuple(world.history))

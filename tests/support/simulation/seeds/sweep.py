@@ -25,6 +25,9 @@ STUBBORN = {"crashes": 0.04, "stubborn": True, "commits": 20}
 GROWING = {"grows_at_end": True, "rows_per_s": 7, "commits": 15, "rows": 12}
 """A table that grows behind its last key faster than a limit lets it be read."""
 
+COMMANDED = {"rescales": 12, "commands": 0, "rows": 150, "crashes": 0.02, "rows_per_s": None}
+"""A user who changes `maxInFlight` every few seconds, without a limit: then the width is exact."""
+
 KNOBS: dict[str, dict[str, Any]] = {
     "rescaled": {"rescaled": True, "rows": 150, "crashes": 0.03},
     "stacked": {"stacked": True, "commits": 30},
@@ -40,7 +43,7 @@ OTHERS = {"verify_final": True, "others": 0.7, "vacuums": 0.4}
 def worse(model: type[Model]) -> list[dict[str, Any]]:
     """Return the ways to make a world worse that apply to a strategy."""
     ahead = [] if model.AHEAD_RATE is None else [AHEAD]
-    return [KILLED, STUBBORN, OTHERS, GROWING, *ahead, *(KNOBS[name] for name in sorted(model.KNOBS))]
+    return [KILLED, STUBBORN, OTHERS, GROWING, COMMANDED, *ahead, *(KNOBS[name] for name in sorted(model.KNOBS))]
 
 
 def scenarios(strategy: str, seed: int) -> tuple[Scenario, Scenario]:
@@ -81,6 +84,7 @@ def lived_in(world: World) -> Counter[str]:
         "merges": oracle.merges,
         "receipts": oracle.receipts,
         "answers to commands": oracle.acks,
+        "changes of the width": oracle.width.changes,
         "faults": len(world.failed_at),
         "commits of others": world.others,
         "files lost": world.vacuums,

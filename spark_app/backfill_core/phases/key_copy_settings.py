@@ -1,0 +1,21 @@
+"""Settings of a copy in the order of a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCopySettings:
+    """Settings of a copy; they do not change its result."""
+
+    in_flight_max: int
+    chunk_target_s: float
+    chunk_rows: int | None = None
+    """Most rows of a chunk; `None` to use the target time."""
+
+    proves_key: bool = False
+    """True if each chunk checks that no two of its rows share a key."""
+
+    proven_version: int | None = None
+    """Source version in which the key was proven, so that its chunks need no check; `None` if there is none."""
