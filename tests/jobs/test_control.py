@@ -245,3 +245,25 @@ class TestAStop:
         fence = seals(place.target, last.version)[0].state
         assert (fence["attempt"], fence["snapshot"]["done"]) == (2, last.state["snapshot"]["done"])
         assert (outcome.outcome, outcome.progress.rows_done, place.wrong()) == ("Complete", ROWS, [])
+
+
+class TestAWidth:
+    """A command changes how many splits are read at the same time, and a later attempt keeps the width."""
+
+    def test_a_width_outlives_its_attempt_and_yields_to_an_edited_spec(self, place):
+        """The target has the rows of its source, whatever the width was."""
+        with place.run(desiredState="Paused") as running:
+            before = running.fenced()
+            running.command("Rescale", max_in_flight=5)
+            wide = running.until(lambda progress: progress.max_in_flight == 5)
+            running.command("Stop")
+            running.outcome()
+        with place.run(desiredState="Paused") as running:
+            again = running.fenced()
+            running.command("Stop")
+            running.outcome()
+        with place.run(strategy={"type": "Snapshot", "snapshot": {"maxInFlight": 3}}) as running:
+            outcome = running.outcome()
+
+        assert (before.max_in_flight, wide.revision, again.max_in_flight) == (2, 1, 5)
+        assert (outcome.outcome, outcome.progress.max_in_flight, place.wrong()) == ("Complete", 3, [])
