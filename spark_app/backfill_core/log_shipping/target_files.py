@@ -99,18 +99,24 @@ class TargetFiles:
     copied: frozenset[str] = frozenset()
     """Paths of originals of which the source has a copy."""
 
+    copies: dict[str, TargetFile] = field(default_factory=dict)
+    """Files that are whole copies, by the tag of their own path: after a RESTORE the other table may have a copy of a copy."""
+
     @classmethod
     def of(cls, files: Iterable[TargetFile]) -> TargetFiles:
         """Group files by the tags in their names."""
         groups: dict[str, tuple[TargetFile, ...]] = {}
         originals: dict[str, TargetFile] = {}
+        copies: dict[str, TargetFile] = {}
         for file in files:
             origin = source_of(file.path)
             if origin is None:
                 originals[tag_of(file.path)] = file
-            else:
-                groups[origin.tag] = (*groups.get(origin.tag, ()), file)
-        return cls(groups, originals)
+                continue
+            groups[origin.tag] = (*groups.get(origin.tag, ()), file)
+            if origin.order is RowOrder.KEPT:
+                copies[tag_of(file.path)] = file
+        return cls(groups, originals, copies=copies)
 
     @property
     def foreign_files(self) -> tuple[str, ...]:
@@ -128,15 +134,17 @@ class TargetFiles:
         """Return the copies of a source file, or the file of which the source file is a copy."""
         group = self.groups.get(tag_of(path), ())
         origin = None if group else source_of(path)
-        if origin is None or origin.order is not RowOrder.KEPT or origin.tag not in self.originals:
+        if origin is None or origin.order is not RowOrder.KEPT:
             return group
-        return (self.originals[origin.tag],)
+        file = self.originals.get(origin.tag) or self.copies.get(origin.tag)
+        return () if file is None else (file,)
 
     def step(self, step: ShippedStep) -> TargetStep:
         """Return the effect of a source step on these files.
 
         If a source file gets another vector, its copy gets it, too. Decoded rows lost their positions, so their files are removed,
-        and the source file is copied again. So is a file whose vector a RESTORE removed.
+        and the source file is copied again. So is a file whose vector a RESTORE removed. A RESTORE may also replace a file by the one
+        whose copy it is: both have the same file here, which stays.
         """
         copies: list[TargetCopy] = []
         vectors: list[OtherVector] = []
@@ -154,8 +162,11 @@ class TargetFiles:
             kept.append((group[0], source))
             if not same_vector(group[0].vector, source.vector):
                 vectors.append(OtherVector(group[0], source, changed))
+        settled = {file.path for file, _ in kept} | {removal.file.path for removal in removals}
         for path in step.absent:
-            removals += [Removal(file, path in step.changed) for file in self.of_source_file(path)]
+            gone = [file for file in self.of_source_file(path) if file.path not in settled]
+            removals += [Removal(file, path in step.changed) for file in gone]
+            settled |= {file.path for file in gone}
         missing = tuple(path for path in step.needed if not self.of_source_file(path))
         return TargetStep(tuple(copies), tuple(vectors), tuple(kept), tuple(removals), missing)
 
@@ -169,8 +180,9 @@ class TargetFiles:
         for tag, files in more.groups.items():
             groups[tag] = (*groups.get(tag, ()), *files)
         originals = {tag: file for tag, file in self.originals.items() if file.path not in removed_paths}
+        copies = {tag: file for tag, file in self.copies.items() if file.path not in removed_paths} | more.copies
         groups = {tag: files for tag, files in groups.items() if files}
-        return TargetFiles(groups, originals | more.originals, self.copied - removed_paths)
+        return TargetFiles(groups, originals | more.originals, self.copied - removed_paths, copies)
 
 
 def _in_place(file: TargetFile) -> bool:

@@ -29,9 +29,13 @@ class Side:
     contents: dict[str, int] = field(default_factory=dict)
     """Content of every file that ever existed; it never changes."""
 
+    past: list[dict[str, tuple[int, int]]] = field(default_factory=list)
+    """The files of each version."""
+
     def commit(self, *files):
         """Add a version."""
         self.log.append(VersionActions(len(self.log), tuple(files)))
+        self.past.append(dict(self.live))
 
     def added(self, path):
         """Return the log entry of a file."""
@@ -54,7 +58,7 @@ class Side:
     def write(self, chance):
         """Commit as a user does: new files, deleted rows, removed or rewritten files, and a file that comes back."""
         existing = sorted(self.live)
-        kind = chance.choice(["insert", "insert", "hide", "remove", "optimize"]) if existing else "insert"
+        kind = chance.choice(["insert", "insert", "hide", "remove", "optimize", "restore"]) if existing else "insert"
         if kind == "insert":
             self.commit(self.added(self.insert()))
         elif kind == "hide":
@@ -66,9 +70,18 @@ class Side:
                 self.commit(gone, self.added(path))
         elif kind == "remove":
             self.commit(self.removed(chance.choice(existing)))
+        elif kind == "restore":
+            self.restore(chance.choice(self.past))
         else:
             removed = [self.removed(path) for path in chance.sample(existing, min(2, len(existing)))]
             self.commit(*removed, self.added(self.insert()))
+
+    def restore(self, files):
+        """Commit as RESTORE does: the files of an earlier version come back under their paths."""
+        changed = {path for path in self.live.keys() | files.keys() if self.live.get(path) != files.get(path)}
+        removed = [self.removed(path) for path in sorted(changed & self.live.keys())]
+        self.live |= {path: files[path] for path in changed & files.keys()}
+        self.commit(*removed, *(self.added(path) for path in sorted(changed & files.keys())))
 
     def insert(self):
         """Add a file with a new content; return its path."""
