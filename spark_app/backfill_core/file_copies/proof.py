@@ -121,10 +121,13 @@ class Pairing:
 def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> Pairing:
     """Pair source files with their copies. `source` has only the files that are copied whole; other target files get no pair."""
     copies: dict[str, list[LoggedTargetFile]] = {}
+    decoded = set[str]()
     for file in target:
         origin = source_of(file.path)
         if origin is not None and origin.order is RowOrder.KEPT:
             copies.setdefault(origin.tag, []).append(file)
+        elif origin is not None:
+            decoded.add(origin.tag)
     pairs: list[Pair] = []
     wrong_pairs: list[Pair] = []
     wrong: list[FileDifference] = []
@@ -134,7 +137,8 @@ def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> 
     for copied in source:
         group = copies.get(tag_of(copied.path), [])
         if not group:
-            lost.append(FileDifference(copied.path, "the target has no copy of this file of the source"))
+            if tag_of(copied.path) not in decoded:  # the file itself, and not the log, may have required decoding
+                lost.append(FileDifference(copied.path, "the target has no copy of this file of the source"))
             continue
         # The candidate with the fewest differences is the copy; the other candidates are surplus.
         fitting, *surplus = sorted(group, key=lambda file: len(_misfits(copied, file)))

@@ -3,6 +3,7 @@
 target file                                       of a replica             of another target
 -----------------------------------------------   ----------------------   -------------------------------------
 a copy that the receipt names as damaged          copied again             copied again, if it was copied whole
+a copy of a file with rows that differ            copied again             left to the repair of rows
 a copy with another partition value or vector     copied again             left to the repair of rows
 more than one whole copy of a source file         one new copy for all     left to the repair of rows
 no copy of a source file                          copied                   left to the repair of rows
@@ -36,6 +37,9 @@ class ExpectedCopy:
 
     hidden: int | None = None
     """Number of rows that a vector of the copy hides if the filter adds some; `None` if the copy hides the rows that the source hides."""
+
+    has_differing_rows: bool = False
+    """True if rows of the source file differ in the target: its copy may lack them, although its log entry fits."""
 
 
 def replaced_in_replica(
@@ -84,7 +88,7 @@ def _step(copies: Iterable[TargetCopy], removals: Iterable[TargetFile]) -> Targe
 
 def _fit(group: Sequence[TargetFile], expected: ExpectedCopy, damaged: Collection[str]) -> bool:
     """Return true if these files contain the rows of their source file, as far as the log shows."""
-    if any(file.path in damaged for file in group):
+    if expected.has_differing_rows or any(file.path in damaged for file in group):
         return False
     orders = {_order(file) for file in group}
     if orders == {RowOrder.LOST}:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from backfill_spark.receipts.comparison import TableComparison
 
-_OURS, _FILE, _WANTED, _HELD, _RANK, _OTHERS = (
+_OURS, _FILE, _WANTED, _HELD, _RANK, _OTHERS, _UNEVEN = (
     "__backfill_source", "__backfill_file", "__backfill_wanted", "__backfill_held", "__backfill_rank", "__backfill_others",
+    "__backfill_uneven",
 )  # fmt: skip
 
 
@@ -47,7 +48,7 @@ class RowDifferences:
         wanted = F.struct(*(F.col(quoted(name)) for name in self._names))
         held = F.struct(*(F.col(quoted(name)) for name in self._columns))
         ours = self._of_wrong(source).select(
-            *columns, F.lit(True).alias(_OURS), F.lit("").alias(_FILE), wanted.alias(_WANTED), _nothing(target, held, _HELD)
+            *columns, F.lit(True).alias(_OURS), F.input_file_name().alias(_FILE), wanted.alias(_WANTED), _nothing(target, held, _HELD)
         )  # fmt: skip
         theirs = self._of_wrong(target).select(
             *columns, F.lit(False).alias(_OURS), _FILE, _nothing(source, wanted, _WANTED), held.alias(_HELD)
@@ -60,7 +61,10 @@ class RowDifferences:
             F.count_if(~F.col(_OURS)).over(same).alias("target_rows"),
         )
         others = F.when(F.col(_OURS), F.col("target_rows")).otherwise(F.col("source_rows"))
-        return ranked.select(_OURS, _FILE, _WANTED, _HELD, (F.col(_RANK) > others).alias(_OTHERS))
+        uneven = F.col("source_rows") != F.col("target_rows")
+        return ranked.select(
+            _OURS, _FILE, _WANTED, _HELD, (F.col(_RANK) > others).alias(_OTHERS), uneven.alias(_UNEVEN)
+        )
 
     def _of_wrong(self, rows: DataFrame) -> DataFrame:
         vnode = vnode_of(rows, self._names, self._compared.key, self._compared.vnodes)
@@ -80,6 +84,16 @@ class RowDifferences:
         """Files of the target that contain a row too often, as URIs."""
         surplus = self._rows.where(F.col(_OTHERS) & ~F.col(_OURS))
         return frozenset(row[_FILE] for row in surplus.select(_FILE).distinct().collect())
+
+    @cached_property
+    def suspects(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Files of the source and of the target with a row that the other side has more or less often, as URIs.
+
+        Equal rows may be in several files, and each of them may be the damaged one.
+        """
+        uneven = self._rows.where(_UNEVEN).select(_OURS, _FILE).distinct().collect()
+        source, target = (frozenset(row[_FILE] for row in uneven if row[_OURS] is side) for side in (True, False))
+        return source, target
 
     @cached_property
     def counts(self) -> DifferenceCounts:

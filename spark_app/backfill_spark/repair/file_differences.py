@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.file_copies.copy_modes import Excluded
@@ -36,12 +36,8 @@ class FilesOfTarget:
 
     def named(self, uris: frozenset[str]) -> list[TargetFile]:
         """Return the files with these URIs, as Spark names the files of rows."""
-        uri, path = java(self._spark).java.net.URI, java(self._spark).org.apache.hadoop.fs.Path
-        if not uris:
-            return []
-        folder = SparkDeltaLog(self._spark, self._path).path
-        by_place = {path(folder, path(uri(file.path))).toString(): file for file in self.files}
-        return [by_place[path(uri(name)).toString()] for name in sorted(uris)]
+        by_path = {file.path: file for file in self.files}
+        return [by_path[path] for path in _paths(self._spark, self._path, by_path, uris)]
 
     def rows(self, files: list[TargetFile]) -> DataFrame:
         """Return the rows of files that a reader sees; lazy."""
@@ -55,8 +51,24 @@ class FilesOfTarget:
         return frozenset(row["file"] for row in places.collect())
 
 
+def _paths(spark: SparkSession, table: str, logged: Iterable[str], uris: frozenset[str]) -> list[str]:
+    """Return the paths, as the log of a table spells them, of the files with these URIs, as Spark names the files of rows."""
+    if not uris:
+        return []
+    uri, path = java(spark).java.net.URI, java(spark).org.apache.hadoop.fs.Path
+    folder = SparkDeltaLog(spark, table).path
+    by_place = {path(folder, path(uri(below))).toString(): below for below in logged}
+    return [by_place[path(uri(name)).toString()] for name in sorted(uris)]
+
+
 def replaced(
-    tables: Tables, compared: TableComparison, target: FilesOfTarget, damaged: frozenset[str], *, ships: bool
+    tables: Tables,
+    compared: TableComparison,
+    target: FilesOfTarget,
+    damaged: frozenset[str],
+    *,
+    ships: bool,
+    differing: frozenset[str] = frozenset(),
 ) -> TargetStep:
     """Return the files to copy again and the files to remove.
 
@@ -66,6 +78,7 @@ def replaced(
         target: Files of the target.
         damaged: Paths of target files that differ from their source file.
         ships: True if every file of the target is made from a file of the source.
+        differing: Files of the source with rows that differ in the target, as URIs; only if the target's files are made from them.
     """
     if compared.source.files is None or not (ships or damaged):
         return TargetStep((), (), (), (), ())
@@ -73,10 +86,12 @@ def replaced(
     planned = {file.path: modes.planned(SourceFile.of_logged(file)) for file in compared.source.files.listed}
     hidden = _hidden(tables, modes, [copy for copy in planned.values() if isinstance(copy, PlannedCopy)])
     expected: list[ExpectedCopy] = []
+    wrong = {*_paths(tables.spark, tables.source.path, planned, differing)}
     for file in compared.source.files.listed:
         if not isinstance(planned[file.path], Excluded) and hidden.get(file.path) != file.rows:
             partition = modes.partition(SourceFile.of_logged(file))
-            expected.append(ExpectedCopy(file_added(_with_statistics(file)), partition, hidden.get(file.path)))
+            added, differs = file_added(_with_statistics(file)), file.path in wrong
+            expected.append(ExpectedCopy(added, partition, hidden.get(file.path), has_differing_rows=differs))
     decide: Callable[..., TargetStep] = replaced_in_replica if ships else replaced_copies
     return decide(expected, target.files, damaged)
 

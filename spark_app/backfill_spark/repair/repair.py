@@ -242,13 +242,13 @@ class _Repair:
         target = FilesOfTarget(self._tables.spark, self._tables.sink.path, compared.target_version)
         named = frozenset(file.path for file in receipt.files)
         wrong = tuple(mismatch.vnode for mismatch in receipt.mismatches)
-        proven = compared.proven.same_ids
         if self._ships:
-            # Rows tell which decoded files are wrong; copied files were compared by their bytes.
-            filters = self._tables.transform.where is not None  # then some files are decoded, whatever the others are
-            by_rows = RowDifferences(compared, wrong) if wrong and (filters or not proven) else None
-            held = [] if by_rows is None else target.named(by_rows.files)
-            step = replaced(self._tables, compared, target, named | {file.path for file in held}, ships=True)
+            # Rows tell which of the files are wrong that were not compared by their bytes, such as decoded ones.
+            differing, held = (
+                RowDifferences(compared, wrong).suspects if wrong else (frozenset[str](), frozenset[str]())
+            )
+            damaged = named | {file.path for file in target.named(held)}
+            step = replaced(self._tables, compared, target, damaged, ships=True, differing=differing)
             return _Found(compared, receipt, target, step, None, ())
         proof = compared.proven
         # The rows of these files were not compared, so they are copied again as a whole. The rows of all others were.

@@ -133,6 +133,10 @@ class TestAPair:
         assert paired([source_file()], [other]).doubtful == (other,)
         assert paired([source_file()], [copy()]).doubtful == ()
 
+    def test_a_decoded_file_is_not_named_as_missing(self):
+        """The file itself may require decoding, for example because it has a dropped column; no log shows that."""
+        assert paired([source_file()], [copy(order=RowOrder.LOST)]).notes == ()
+
     def test_a_missing_and_a_duplicate_file_are_named(self):
         """The receipt names the files once rows differ."""
         twice = [copy(suffix="1", partition={}), copy()]

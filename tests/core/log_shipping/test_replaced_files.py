@@ -56,6 +56,16 @@ class TestAReplica:
 
         assert (copied(step), removed(step)) == (["a.parquet"], group)
 
+    @pytest.mark.parametrize("order", RowOrder)
+    def test_a_source_file_with_differing_rows_is_copied_again(self, order):
+        """Its copy lacks rows, and no log entry shows it."""
+        group = [copy("a.parquet", order=order), copy("b.parquet", order=order)]
+        differs = replace(source("a.parquet"), has_differing_rows=True)
+
+        step = replaced_in_replica([differs, source("b.parquet")], group, ())
+
+        assert (copied(step), removed(step)) == (["a.parquet"], group[:1])
+
     @pytest.mark.parametrize(
         ("vector", "group"),
         [

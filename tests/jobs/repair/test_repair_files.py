@@ -1,12 +1,15 @@
 """Damaged files of a copy are copied again from the source, byte by byte. Damage is planted on the disk and in the log."""
 
+import json
 from urllib.parse import unquote
 
 import pytest
+from pyspark.sql import functions as F
 from support.tables.jobs import job, make_kind
 from support.tables.oracle import adds_of, coming_back, differences, opened
 from support.tables.other_engine import commit_actions, update
 
+from backfill_core.positions.source_names import RowOrder, source_of
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.repair.repair import repair_target
@@ -23,7 +26,10 @@ class Place:
     def __init__(self, spark, folder, kind="partitioned", **spec):
         self.spark, self.source, self.target = spark, folder / "s", folder / "t"
         self.settings = DriverSettings(state_dir=folder / "state", cores=2)
-        make_kind(spark, str(self.source), kind)
+        if callable(kind):
+            kind(self.source)
+        else:
+            make_kind(spark, str(self.source), kind)
         if kind == "partitioned":
             spark.sql(f"DELETE FROM delta.`{self.source}` WHERE id % 9 = 4")
         self.job = job(str(self.source), str(self.target), verify="Final", **spec)
@@ -62,6 +68,16 @@ class Place:
         content = bytearray(self.file(add).read_bytes())
         content[len(content) // 2] ^= 1
         self.file(add).write_bytes(content)
+
+    def rewrite(self, add, change):
+        """Replace a file of the target by one with changed rows, under a name of the same source file."""
+        other = add | {"path": add["path"].replace(".parquet", f"-{len(self.adds())}.parquet")}
+        rows, made = change(self.spark.read.parquet(str(self.file(add)))), self.target.parent / "made"
+        rows.coalesce(1).write.mode("overwrite").parquet(str(made))
+        statistics = json.dumps({"numRecords": rows.count()})
+        (part,) = made.glob("*.parquet")
+        part.rename(self.file(other))
+        self.commit([add], [other | {"size": self.file(other).stat().st_size, "stats": statistics}])
 
     def differences(self):
         """Return the differences between the rows of both tables."""
@@ -131,3 +147,47 @@ class TestARepairOfFiles:
 
         view = {row["id"]: row["name"] for row in spark.read.format("delta").load(str(place.target)).collect()}
         assert (done.receipt.equal, len(view), view[8]) == (True, ROWS, "N8")
+
+
+MAPPED = "'delta.columnMapping.mode' = 'name', 'delta.enableDeletionVectors' = 'true'"
+
+
+@pytest.fixture
+def dropped(spark, tmp_path):
+    """A finished replica with two decoded files, which had a column that the source has dropped, and two whole copies."""
+
+    def make(source):
+        table = f"delta.`{source}`"
+        spark.sql(f"CREATE TABLE {table} (id LONG, secret STRING, name STRING) USING delta TBLPROPERTIES ({MAPPED})")
+        spark.sql(f"INSERT INTO {table} SELECT id, concat('s', id), concat('n', id) FROM range(0, 40, 1, 2)")
+        spark.sql(f"ALTER TABLE {table} DROP COLUMN secret")
+        spark.sql(f"INSERT INTO {table} SELECT id, concat('n', id) FROM range(40, 80, 1, 2)")
+
+    return Place(spark, tmp_path, make, **REPLICA)
+
+
+class TestARepairOfDecodedFiles:
+    """Rows tell which decoded files are damaged, also next to whole copies, whose bytes are compared."""
+
+    def test_decoded_files_with_wrong_or_missing_rows_are_copied_again_with_a_damaged_whole_copy(self, dropped):
+        """The log shows no damage, and an undamaged whole copy proves nothing about decoded files."""
+        place = dropped
+        files = {add["path"]: add for add in place.adds()}
+        decoded, copied = (
+            [add for path, add in files.items() if source_of(path).order is order]
+            for order in (RowOrder.LOST, RowOrder.KEPT)
+        )
+        assert (len(decoded), len(copied)) == (2, 2)
+        wrong, short = decoded
+        place.rewrite(wrong, lambda rows: rows.select(rows[0], F.lit("wrong").alias(rows.columns[1])))
+        place.rewrite(short, lambda rows: rows.offset(1))
+        place.flip(copied[0])
+
+        named = verify_offline(place.job, settings=place.settings, spark=place.spark)[0]
+        done = place.repair()
+
+        assert copied[0]["path"] in {file.path for file in named.files}
+        assert named.mismatches
+        assert place.differences() == []
+        assert (done.receipt.equal, done.files_copied, done.files_removed) == (True, 3, 3)
+        assert copied[1]["path"] in adds_of(place.target)
