@@ -40,7 +40,7 @@ NOT_SUPPORTED = 501, 505
 """Requests with an invalid method, version, header or path."""
 
 GROWTH_MAX_MIB = 32
-FLOOD_S = 3
+FLOOD_S = 1
 
 OPENS = re.compile(r"HTTPServer\b|create_server\(|start_server\(|TCPSite\(|SockSite\(|\.listen\(|\brun_app\(")
 WHERE_PORTS_ARE_OPENED = {
