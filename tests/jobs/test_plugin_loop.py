@@ -16,11 +16,9 @@ THE_REST = """
 import json, sys, threading
 from pathlib import Path
 from backfill import Backfill, Settings
-from backfill_spark.jvm.session import open_session
+from support.drivers.shared_java import own_session
 
-folder, jars = Path(sys.argv[1]), Path(sys.argv[2])
-conf = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-spark = open_session(app_name="plugin", cores=2, memory="1g", jars_dir=jars if jars.is_dir() else None, conf=conf)
+folder, spark = Path(sys.argv[1]), own_session()
 job = Backfill.load(str(folder / "job.yaml"), settings=Settings(state_dir=folder / "state", cores=2))
 seen, changed = [], threading.Condition()
 
@@ -69,12 +67,12 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
+def report(spark, tmp_path_factory):
     """The report of the second process, after the first was killed right after a commit."""
     place = Place(tmp_path_factory.mktemp("counter"), jars=JARS)
-    killed = place.command(BACKFILL_CRASH_AT="after_seal_commit:3", BACKFILL_STATE_DIR=str(place.folder / "state"))
+    killed = place.killed(spark, "after_seal_commit:3")
     assert killed.returncode == -signal.SIGKILL, killed.stdout[-2000:] + killed.stderr[-3000:]
-    done = place.process("-c", THE_REST, str(place.folder), str(JARS))
+    done = place.script(spark, THE_REST)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -84,6 +82,7 @@ def numbers(**highs):
     return sorted([name, number] for name, high in highs.items() for number in range(high))
 
 
+@pytest.mark.always
 class TestAJobOfPlugins:
     """The loop, the executor and the API import none of them."""
 
@@ -126,6 +125,7 @@ class TestAJobOfPlugins:
         assert report["released"] == [[], "NotStarted", True]
 
 
+@pytest.mark.spark
 class TestWithoutTheSeam:
     """The discovery of plug-ins makes such a job run."""
 

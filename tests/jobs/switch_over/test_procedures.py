@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from support.drivers.shared_java import address_of
 from support.switch_over.names import ids_in
 from support.tables.jobs import make_orders, write_yaml
 
@@ -33,12 +34,12 @@ def pod(spark, tmp_path):
         if dies_at is None:
             settings = DriverSettings(state_dir=tmp_path / "state", cores=2, mode=mode)
             return perform(load_backfill(file.read_text()), settings=settings, stop=StopSignal(), spark=spark)
-        own = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "1", "BACKFILL_MEMORY": "1g"}
+        own = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "1", **address_of(spark)}
         log = tmp_path / "termination.log"
         own |= {"BACKFILL_MODE": mode, "BACKFILL_CRASH_AT": dies_at, "BACKFILL_TERMINATION_LOG": str(log)}
         done = subprocess.run(
-            [sys.executable, "-m", "backfill_spark", "-f", str(file)], env={**os.environ, **own}, capture_output=True,
-            text=True, check=False, timeout=300, start_new_session=True,
+            [sys.executable, "-m", "support.drivers.shared_java", str(file)], capture_output=True, text=True, check=False, timeout=300,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **own}, start_new_session=True,
         )  # fmt: skip
         assert done.returncode == KILLED, done.stdout + done.stderr
         assert not log.exists()

@@ -12,6 +12,9 @@ from conftest import JARS
 from support.drivers.counter_place import Place
 from support.tables.oracle import columns_of
 
+pytestmark = pytest.mark.always
+"""All cases look at one run."""
+
 ROWS = 20
 BAD = {(partition, offset) for partition in "01" for offset in range(ROWS) if offset % 7 == 3}
 GOOD = {(partition, offset) for partition in "01" for offset in range(ROWS)} - BAD
@@ -21,11 +24,9 @@ import json, sys
 from pathlib import Path
 import yaml
 from backfill import Backfill, BackfillError, Settings
-from backfill_spark.jvm.session import open_session
+from support.drivers.shared_java import own_session
 
-folder, jars = Path(sys.argv[1]), Path(sys.argv[2])
-conf = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-spark = open_session(app_name="bad records", cores=2, memory="1g", jars_dir=jars if jars.is_dir() else None, conf=conf)
+folder, spark = Path(sys.argv[1]), own_session()
 document = yaml.safe_load((folder / "job.yaml").read_text())
 
 def outcome(on_bad_record):
@@ -68,13 +69,13 @@ def states(folder):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(spark, tmp_path_factory):
     """Results of each process: the folder, the state after the kill, and both outcomes."""
     made = place(tmp_path_factory.mktemp("bad"))
-    killed = made.command(BACKFILL_CRASH_AT="before_quarantine:1", BACKFILL_STATE_DIR=str(made.folder / "state"))
+    killed = made.killed(spark, "before_quarantine:1")
     assert killed.returncode == -signal.SIGKILL, killed.stdout[-2000:] + killed.stderr[-3000:]
     between = states(made.folder)[-1], places(made.folder / "bad")
-    done = made.process("-c", THE_REST, str(made.folder), str(JARS))
+    done = made.script(spark, THE_REST)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     failed, ended = json.loads(done.stdout.splitlines()[-1])
     return made.folder, between, failed, ended

@@ -95,6 +95,7 @@ print(store(spark._jsc.hadoopConfiguration()).getClass().getName())
 """
 
 
+@pytest.mark.spark
 class TestASessionOfAnotherKind:
     """The class is defined beside Delta's, wherever the session has loaded them from."""
 

@@ -11,13 +11,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from support.drivers.shared_java import address_of, drive
 
-from backfill_api.load import load_backfill
-from backfill_spark.driver.attempt import run_driver
-from backfill_spark.jvm.gateway import know_packages, python_gateway
 from backfill_spark.settings import DriverSettings
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -70,8 +65,7 @@ class LastingJava:
     read the same code at a time, one gets 255."""
 
     def __init__(self, start, spark):
-        java = python_gateway(spark).java_parameters
-        self._process = FORKS.Process(target=_drive, args=[start, java.port, java.auth_token], daemon=True)
+        self._process = FORKS.Process(target=_drive, args=[start, address_of(spark)], daemon=True)
         with self.ASKED:
             self._process.start()
 
@@ -94,18 +88,9 @@ class LastingJava:
         os.kill(self._process.pid, signal.SIGCONT)
 
 
-def _drive(start, port, secret):
+def _drive(start, java):
     with start.log.open("a") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
-    os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    gateway = launch_gateway()
-    java = gateway.jvm.org.apache.spark
-    jsc = java.api.java.JavaSparkContext(java.SparkContext.getOrCreate())
-    context = SparkContext(gateway=gateway, jsc=jsc, conf=SparkConf(_jvm=gateway.jvm, _jconf=jsc.getConf()))
-    spark = SparkSession(context).newSession()
-    know_packages(spark)
-    settings = DriverSettings(cores=1, state_dir=start.state_dir, crash_at=start.crash_at)
-    outcome = run_driver(load_backfill(start.file.read_text()), settings=settings, spark=spark)
-    print(outcome.outcome, outcome.reason, outcome.message, flush=True)
-    sys.exit(outcome.exit_code)
+    os.environ |= java
+    drive(start.file, DriverSettings(cores=1, state_dir=start.state_dir, crash_at=start.crash_at))

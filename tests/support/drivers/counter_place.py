@@ -1,4 +1,7 @@
-"""A job with the tests' plug-in distribution, in separate processes: a process discovers its plug-ins once."""
+"""A job with the tests' plug-in distribution, in separate processes: a process discovers its plug-ins once.
+
+They share the Java of the tests, except for the command line.
+"""
 
 import json
 import os
@@ -6,6 +9,7 @@ import subprocess
 import sys
 
 import yaml
+from support.drivers.shared_java import address_of
 from support.repository import ROOT, SOURCE_ROOTS
 
 DISTRIBUTION = ROOT / "tests" / "support" / "plugin_counter"
@@ -17,7 +21,7 @@ class Place:
 
     def __init__(self, folder, distribution=DISTRIBUTION, jars=None, **changed):
         self.folder, self.list = folder, folder / "list"
-        path = os.pathsep.join([*(str(ROOT / root) for root in SOURCE_ROOTS), str(distribution)])
+        path = os.pathsep.join([*(str(ROOT / root) for root in (*SOURCE_ROOTS, "tests")), str(distribution)])
         self.environment = os.environ | {"PYTHONPATH": path, "BACKFILL_JARS_DIR": str(jars)}
         (folder / "counter").write_text(json.dumps({"0": 10, "1": 10}))
         spec = {
@@ -34,9 +38,19 @@ class Place:
         }  # fmt: skip
         (folder / "job.yaml").write_text(yaml.safe_dump(document))
 
-    def command(self, **environment):
-        """Run `backfill run` in a separate process group, as a user's shell does."""
-        return self.process("-m", "backfill_cli", "run", "-f", str(self.folder / "job.yaml"), **environment)
+    def command(self):
+        """Run `backfill run` with a Java of its own, in a separate process group, as a user's shell does."""
+        return self.process("-m", "backfill_cli", "run", "-f", str(self.folder / "job.yaml"))
+
+    def killed(self, spark, point):
+        """Run a driver until it is killed at a point."""
+        at = {"BACKFILL_CRASH_AT": point, "BACKFILL_STATE_DIR": str(self.folder / "state"), "BACKFILL_CORES": "2"}
+        file = str(self.folder / "job.yaml")
+        return self.process("-m", "support.drivers.shared_java", file, **address_of(spark), **at)
+
+    def script(self, spark, code):
+        """Run a program with a session in the Java of the tests; its argument is the folder."""
+        return self.process("-c", code, str(self.folder), **address_of(spark))
 
     def process(self, *arguments, **environment):
         return subprocess.run(
