@@ -36,10 +36,10 @@ SPLIT = {"attack", "control_plane"}
 
 ON_SPARK = {
     "jobs": {"tests/jobs"},
-    "spark": {"tests/spark", "tests/python_api", "tests/attack/tables", "tests/kills"},
+    "spark": {"tests/spark", "tests/python_api", "tests/attack/tables", "tests/kills", "tests/topics"},
 }
 """Lanes whose tests share one Spark session each. A single lane would take longer, because its tests wait for barriers. A third
-lane would cost more CPU time than it saves, because each Java loads and compiles the code again."""
+lane would cost more CPU time than it saves, because each Java loads and compiles the code again. Only one lane starts a broker."""
 
 NICE = {"jobs": 5, "spark": 5}
 """Lanes that yield the CPU to tests with time limits of ten seconds, and to the longest lane, `plain`."""
