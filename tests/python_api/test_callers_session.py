@@ -13,7 +13,7 @@ import pytest
 from conftest import JARS
 from support.endings import assert_ending
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.rest]
 
 SESSION = """
 import json, os, signal, sys, threading

@@ -65,6 +65,7 @@ class TestADriverInAPod:
         assert lines_of(done)
 
     @pytest.mark.spark
+    @pytest.mark.rest
     def test_lines_of_a_whole_job_are_json(self, spark, driver, tmp_path):
         """Nothing else comes between the lines of progress."""
         make_orders(spark, str(tmp_path / "s"), 100, files=1)

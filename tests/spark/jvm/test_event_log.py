@@ -73,6 +73,7 @@ def history(folder):
 
 
 @pytest.mark.spark
+@pytest.mark.rest
 class TestAnEventLog:
     def test_session_starts_without_a_log_that_it_cannot_write(self, tmp_path):
         """Spark itself would end. The folder is below a file, which no user can write."""
@@ -85,7 +86,6 @@ class TestAnEventLog:
         [warning] = seen["warnings"]
         assert warning.startswith(f"spec.spark.eventLog.path: cannot write to {folder}: ")
 
-    @pytest.mark.rest
     def test_history_server_shows_the_log_of_a_session_with_a_ui(self, tmp_path):
         """The UI answers while the session lives; the folder of the log is created."""
         folder = tmp_path / "new" / "events"

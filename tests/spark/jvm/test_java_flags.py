@@ -44,6 +44,7 @@ def test_java_takes_the_flags_in_silence(flags):
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.rest
 def test_ciphers_are_fast_after_200_mb(tmp_path):
     """200 MB take 0.2 s once ciphers are compiled.
 

@@ -59,6 +59,7 @@ def topic(topics):
     return name
 
 
+@pytest.mark.rest
 class TestARecordLargerThanTheMemory:
     """Only compressed bytes limit a fetch, so Java ends once. The next attempt finds the record without reading it."""
 
