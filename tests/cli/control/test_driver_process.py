@@ -17,6 +17,49 @@ def start(file, **environ):
     )  # fmt: skip
 
 
+WRONG = (
+    ("BACKFILL_CORES", "many"),
+    ("BACKFILL_CORES", "0"),
+    ("BACKFILL_MEMORY", "4 gigabytes"),
+    ("BACKFILL_CHECK_UNIQUE", "perhaps"),
+    ("BACKFILL_CRASH_AT", "somewhere:1"),
+    ("BACKFILL_CRASH_AT", "before_seal:-1"),
+)
+EACH = """
+import os, sys
+from backfill_spark.__main__ import main
+
+folder, *given = sys.argv[1:]
+sys.argv = ["backfill-driver", "-f", f"{folder}/job.yaml"]
+for number, variable in enumerate(given):
+    if os.fork() == 0:
+        for stream, name in enumerate(("out", "err"), 1):
+            os.dup2(os.open(f"{folder}/{number}.{name}", os.O_WRONLY | os.O_CREAT), stream)
+        name, _, value = variable.partition("=")
+        os.environ[name] = value
+        sys.exit(main())
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory):
+    """The end of a driver with each wrong variable; they are forked from one process, because the modules take a second to load."""
+    folder = tmp_path_factory.mktemp("wrong")
+    write_yaml(folder / "job.yaml", "/s", "/t")
+    variables = [f"{name}={value}" for name, value in WRONG]
+    codes = subprocess.run(
+        [sys.executable, "-c", EACH, str(folder), *variables], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.split()
+    ends = [
+        subprocess.CompletedProcess(
+            [], int(code), *((folder / f"{number}.{name}").read_text() for name in ("out", "err"))
+        )
+        for number, code in enumerate(codes)
+    ]
+    return dict(zip(WRONG, ends, strict=True))
+
+
 @pytest.fixture
 def file(tmp_path):
     return write_yaml(tmp_path / "job.yaml", "/s", "/t")
@@ -33,20 +76,11 @@ class TestItSaysWhyItDoesNotStart:
         assert "Traceback" not in done.stderr
         assert [fact for fact in facts if fact not in done.stderr] == []
 
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            ("BACKFILL_CORES", "many"),
-            ("BACKFILL_CORES", "0"),
-            ("BACKFILL_MEMORY", "4 gigabytes"),
-            ("BACKFILL_CHECK_UNIQUE", "perhaps"),
-            ("BACKFILL_CRASH_AT", "somewhere:1"),
-            ("BACKFILL_CRASH_AT", "before_seal:-1"),
-        ],
-    )
-    def test_a_wrong_variable_is_named(self, file, name, value):
+    @pytest.mark.parametrize(("name", "value"), WRONG)
+    def test_a_wrong_variable_is_named(self, refused, name, value):
         """The message contains its value and a hint."""
-        self.ends(start(file, **{name: value}), 2, "InvalidSetting", f"{name}={value!r}", f"Correct or unset {name}.")
+        done = refused[name, value]
+        self.ends(done, 2, "InvalidSetting", f"{name}={value!r}", f"Correct or unset {name}.")
 
     def test_a_missing_file_is_named(self, tmp_path):
         """A ConfigMap may not be mounted."""
