@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from backfill_api.amounts import counted
 from backfill_api.spec.params import TargetAbility
@@ -97,10 +97,18 @@ def _check_following(spec: BackfillSpec) -> None:
 
 def obstacles(findings: Findings, *, max_lag_s: float) -> tuple[str, ...]:
     """Return each reason why a switch-over cannot begin; empty if it can."""
-    return tuple(_obstacles(findings, max_lag_s))
+    return (*_until_caught_up(findings, max_lag_s), *_lasting(findings))
 
 
-def _obstacles(findings: Findings, max_lag_s: float) -> Iterator[str]:
+def may_pass(findings: Findings) -> bool:
+    """Return True if each obstacle may end while the driver follows, so that a user need not remove any.
+
+    Columns of a target that is behind may differ only until it has caught up.
+    """
+    return not any(_lasting(findings if findings.behind == 0 else replace(findings, irreversible="")))
+
+
+def _until_caught_up(findings: Findings, max_lag_s: float) -> Iterator[str]:
     if findings.behind is None:
         yield "the target does not hold the whole history yet: wait until the job has caught up"
     elif findings.lag_s > max_lag_s:
@@ -108,6 +116,9 @@ def _obstacles(findings: Findings, max_lag_s: float) -> Iterator[str]:
         yield f"the target lacks {versions} of {findings.lag_s:.0f} s, above --max-lag {max_lag_s:g} s: is the driver running?"
     if not findings.key_proven:
         yield "the key of the target is not proven unique yet: wait until the job has caught up"
+
+
+def _lasting(findings: Findings) -> Iterator[str]:
     if findings.target is not None and findings.target.protocol.is_fenced:
         yield f"the target {findings.target.path} is read-only ({findings.target.fence}): lift its fence first"
     elif findings.target is not None and (reason := _unfenceable(findings.target)):

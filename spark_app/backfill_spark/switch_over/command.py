@@ -17,7 +17,7 @@ from backfill_core.source_fence.fence import SWITCHING, SourceFence
 from backfill_core.switch_over.endings import error_of
 from backfill_core.switch_over.mark import Mark, Stage, mark_of
 from backfill_core.switch_over.moment import MOMENT_WAIT_S, Reached, is_drained, is_moment
-from backfill_core.switch_over.obstacles import check_mark, check_spec, obstacles
+from backfill_core.switch_over.obstacles import check_mark, check_spec, may_pass, obstacles
 from backfill_core.switch_over.steps import Answer, End, Goal, Step, SwitchOver, begin
 from backfill_spark.crash_points import crash_point
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
@@ -204,8 +204,8 @@ class _Run:
         if self.first.consumed is None:
             self.first = self.tables.reached()
         ends_s = time.monotonic() + self.options.timeout_s
-        while found := obstacles(self.tables.findings(), max_lag_s=self.options.max_lag_s):
-            if not self.follower.is_ours or time.monotonic() > ends_s:
+        while found := obstacles(findings := self.tables.findings(), max_lag_s=self.options.max_lag_s):
+            if not self.follower.is_ours or not may_pass(findings) or time.monotonic() > ends_s:
                 raise SwitchBlockedError(f"the switch-over cannot begin: {'; '.join(found)}.", hint=BLOCKED_HINT)
             self._wait()
 

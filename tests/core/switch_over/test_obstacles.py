@@ -11,7 +11,7 @@ from backfill_core.errors import InvalidSpecError, SwitchBlockedError
 from backfill_core.source_fence.fence import fence_step
 from backfill_core.source_fence.table_protocol import TableProtocol
 from backfill_core.switch_over.mark import Mark
-from backfill_core.switch_over.obstacles import Findings, check_mark, check_spec, obstacles
+from backfill_core.switch_over.obstacles import Findings, check_mark, check_spec, may_pass, obstacles
 
 OPEN = Findings(
     source=table_head(), target=replace(table_head(), path="/lake/v2"), job="shop/orders", behind=1, lag_s=2.0, key_proven=True,
@@ -86,6 +86,21 @@ class TestObstacles:
         assert obstacles(OPEN, max_lag_s=30) == ()
         assert obstacles(replace(OPEN, name=None, has_name=False), max_lag_s=30) == ()
         assert len(obstacles(replace(OPEN, lag_s=99.0, key_proven=False, name="/x"), max_lag_s=30)) == 3
+
+    @pytest.mark.parametrize(
+        ("change", "passes"),
+        [
+            ({"behind": None, "target": None}, True),
+            ({"lag_s": 31.0, "behind": 9, "key_proven": False}, True),
+            ({"behind": 1, "irreversible": "the columns differ"}, True),
+            ({"behind": 0, "irreversible": "the columns differ"}, False),
+            ({"behind": None, "name": "/lake/elsewhere"}, False),
+            ({"behind": 9, "target": FENCED}, False),
+        ],
+    )
+    def test_only_those_of_a_target_behind_its_source_may_pass(self, change, passes):
+        """A command does not wait for what only a user can change."""
+        assert may_pass(replace(OPEN, **change)) is passes
 
 
 class TestASwitchOverUnderWay:
