@@ -116,6 +116,13 @@ def objects_at(uri: str, after: str = "") -> Iterator[str]:
         query["continuation-token"] = more
 
 
+def unfinished_uploads(uri: str) -> list[str]:
+    """Return the ids of the uploads in parts of one object that were neither finished nor aborted."""
+    bucket, key = _parts(uri)
+    answer = _of_environment(Request("GET", f"/{bucket}", {"uploads": "", "prefix": key}))
+    return [upload.text or "" for upload in ET.fromstring(answer.body).iter(f"{NAMES}UploadId")]
+
+
 @lru_cache(maxsize=4096)
 def text_of(uri: str) -> str:
     """Return the content of an immutable object."""

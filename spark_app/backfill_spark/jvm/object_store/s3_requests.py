@@ -109,13 +109,14 @@ class S3Folder:
         """Abort unfinished uploads below a folder; return their number.
 
         Args:
-            below: The folder, below this one.
+            below: The folder, below this one; empty for this one.
             is_old: Chooses the uploads by their path below that folder.
 
         Raises:
             JAVA_ERRORS: the keys may not list or abort uploads, or the store failed.
         """
-        folder, count = f"{self.key(below)}/", 0
+        key, count = self.key(below).rstrip("/"), 0
+        folder = f"{key}/" if key else ""
         uploads = self.files.listUploads(folder)
         while uploads.hasNext():
             upload = uploads.next()

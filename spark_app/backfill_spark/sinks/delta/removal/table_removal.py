@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from backfill_spark.delta.log import commit_files, commit_text, lines_of, table_
 from backfill_spark.delta.properties import is_on
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.object_store.s3_requests import S3Folder
 from backfill_spark.ports.sink import TargetSize
 from backfill_spark.sinks.delta.failures import explain_target
 from backfill_spark.sinks.delta.foreign_commits import foreign
@@ -61,10 +63,18 @@ class DeltaTableRemoval:
             for entry in self._listed():
                 if entry.getPath().getName() != LOG:
                     self._files.delete(entry.getPath(), True)
+            self._abort_uploads()
             self._files.delete(log, True)
             self._files.delete(self._at(self.path), False)
         except JAVA_ERRORS as error:
             raise explain_target(error, path=self.path, doing=DOING) from error
+
+    def _abort_uploads(self) -> None:
+        """Abort unfinished uploads of killed drivers, which are no files but cost space; a store may refuse to list them."""
+        with suppress(*JAVA_ERRORS):
+            folder = S3Folder.of(self.spark, self.path)
+            if folder is not None:
+                folder.abort_uploads("", lambda _: True)
 
     def _versions(self) -> list[int]:
         return list(commit_files(self.spark, self.path))
