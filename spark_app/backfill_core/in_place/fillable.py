@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +17,10 @@ ROW_TRACKING: Final = "delta.enablerowtracking"
 
 TAG_DIGITS: Final = 16
 ANOTHER_COLUMN: Final = "Fill another column."
+OR_REWRITES: Final = (
+    "Or set spec.target.delta.dataChange: false, if readers of the feed and streams need not see the filled values."
+)
+NEEDS_CONDITION: Final = "Set spec.transform.setWhere to a condition that filled rows fail, or use other columns."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +36,22 @@ class FillExpressions:
     where: str | None = None
     """Condition of the rows to fill; `None`: rows in which the column is null."""
 
+    where_reads: frozenset[str] = frozenset()
+    """Columns that the condition uses."""
+
     @property
-    def tag(self) -> str:
-        """Tag of files with the results of these expressions; other expressions need the files again."""
-        text = "\n".join([*(f"{name} = {value}" for name, value in sorted(self.values.items())), self.where or ""])
+    def used(self) -> frozenset[str]:
+        """Columns that are filled or read."""
+        return frozenset(self.values).union(self.where_reads, *self.reads.values())
+
+    def tag(self, places: Mapping[str, str]) -> str:
+        """Return the tag of files with the results of these expressions; other expressions need the files again.
+
+        Args:
+            places: Name in files, and type, of each used column. A column with the name of a dropped or renamed one has another.
+        """
+        texts = (f"{name} = {value}" for name, value in sorted(self.values.items()))
+        text = "\n".join([*texts, self.where or "", *(f"{name}: {place}" for name, place in sorted(places.items()))])
         return hashlib.sha256(text.encode()).hexdigest()[:TAG_DIGITS]
 
     def outputs(self, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -68,10 +84,29 @@ class TableToFill:
     key: tuple[str, ...] = ()
     """Columns that the user names as key; may be empty."""
 
+    data_change: bool = True
+    """False if commits are marked as rewrites, with which neither a change feed nor `delta.appendOnly` interferes."""
+
 
 def quoted_name(name: str) -> str:
     """Return a column name as SQL."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Reject columns of `set` that Delta cannot tell apart.
+
+    Raises:
+        InvalidTransformError: names the column.
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        other = known.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidTransformError(
+                f"spec.transform.set names {other!r} and {name!r}, and Delta ignores the case of column names.",
+                hint="Give each column one expression.",
+            )
 
 
 def check_fillable(table: TableToFill, expressions: FillExpressions) -> None:
@@ -94,9 +129,10 @@ def _check_features(table: TableToFill) -> None:
         raise _unsupported(table, "a fence", "Wait until the job lifts it, or lift it with `backfill unfence`.")
     for feature in sorted(table.features & (BY_CATALOG | ELSEWHERE)):
         raise _unsupported(table, f"the table feature {feature}", "Fill a table whose commits are files of its log.")
-    obstacle = find_obstacle(table.properties, removed=1, added=1)
+    changed = int(table.data_change)
+    obstacle = find_obstacle(table.properties, removed=changed, added=changed)
     if obstacle is not None:
-        raise _unsupported(table, f"{obstacle.name}, {obstacle.reason}", obstacle.hint)
+        raise _unsupported(table, f"{obstacle.name}, {obstacle.reason}", f"{obstacle.hint} {OR_REWRITES}")
     for name, text in table.properties.items():
         if text.strip().lower() != "true":
             continue
@@ -108,6 +144,12 @@ def _check_features(table: TableToFill) -> None:
 def _check_column(table: TableToFill, name: str) -> None:
     known = {column.lower(): column for column in table.columns}
     written = known.get(name.lower(), name)
+    outer = known.get(name.partition(".")[0].lower())
+    if written == name not in table.columns and outer is not None:
+        raise InvalidTransformError(
+            f"spec.transform.set names {name!r}, which is no column, and the table has the column {outer!r}: the job fills whole columns.",
+            hint=f"Give an expression for {outer}, for example with named_struct or transform.",
+        )
     if written != name:
         raise InvalidTransformError(
             f"spec.transform.set names {name!r}, and the table's column is {written!r}.", hint=f"Write {written}."
@@ -123,11 +165,19 @@ def _check_column(table: TableToFill, name: str) -> None:
 
 def _check_reads(expressions: FillExpressions, name: str) -> None:
     read = sorted(expressions.reads.get(name, frozenset()) & expressions.values.keys())
-    if read and expressions.where is None:
+    if not read:
+        return
+    if expressions.where is None:
         raise InvalidTransformError(
             f"spec.transform.set.{name} reads {read[0]}, which the job fills: files are filled at different times, so its value "
             "is not fixed.",
-            hint="Set spec.transform.setWhere to a condition that filled rows fail, or use other columns.",
+            hint=NEEDS_CONDITION,
+        )
+    if expressions.where_reads.isdisjoint(expressions.values):
+        raise InvalidTransformError(
+            f"spec.transform.set.{name} reads {read[0]}, which the job fills, and spec.transform.setWhere reads no filled column: "
+            "filled rows would pass it again, and be filled twice.",
+            hint=NEEDS_CONDITION,
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from backfill_core.in_place.conflicts import Replacement
-from backfill_core.in_place.files import LiveFile
+from backfill_core.in_place.files import FillScope, LiveFile
 from backfill_core.protocol.work import StagedFile, WorkKind
 
 
@@ -17,6 +17,8 @@ class ListLiveFiles:
     kind: ClassVar[WorkKind] = WorkKind.HISTORY
 
     work_id: int
+    opened: int
+    """Version whose columns the attempt knows; a later change of metadata or protocol ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class LiveFilesListed:
     work_id: int
     version: int
     listed: tuple[LiveFile, ...]
-    writers_since: int | None = None
-    """Version from which on writers fill the columns themselves; `None` if they do not."""
+    scope: FillScope
+    """Rows to fill, with the facts that only the table has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from backfill_spark.jvm.errors import RAISED_BY_US
 
 NULL_FOUND = f"{RAISED_BY_US}null in column "
 NO_FOLDER = f"{RAISED_BY_US}no folder for column "
-NOT_NULL_HINT = "Give it a value in spec.transform.select, for example with coalesce, or exclude such rows with spec.transform.where."
+NOT_NULL_HINT = "Give it a value in spec.transform (select, set), for example with coalesce, or exclude such rows (where, setWhere)."
 
 _RAISED = re.compile(f"({re.escape(NULL_FOUND)}|{re.escape(NO_FOLDER)})" + r"(\d+)")
 

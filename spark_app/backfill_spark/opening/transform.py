@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import DataType, StructField, StructType
 
 from backfill_core.errors import InvalidTransformError
-from backfill_core.in_place.fillable import FillExpressions
+from backfill_core.in_place.fillable import FillExpressions, check_names
 from backfill_spark.opening.source import OpenSource, SubscribedSource
 from backfill_spark.records.folding import folding
 from backfill_spark.records.parsing import parsing
 from backfill_spark.rows.columns import no_rows
-from backfill_spark.rows.row_wise import Fault, find_fault
+from backfill_spark.rows.row_wise import Fault, columns_read, find_fault
 from backfill_spark.rows.transform import Transform
 from backfill_spark.rows.write_modes import WriteMode
 
@@ -30,6 +30,7 @@ def transform_for(spec: TransformSpec, opened: OpenSource) -> Transform:
     """
     if not spec.set:
         return Transform(tuple(spec.select) or None, spec.where)
+    check_names(spec.set)
     empty, names = opened.nothing(), tuple(opened.schema.names)
     empty = no_rows(empty.sparkSession, empty.schema)
     for name, text in spec.set.items():
@@ -42,7 +43,14 @@ def transform_for(spec: TransformSpec, opened: OpenSource) -> Transform:
         _refuse(find_fault(rows, (spec.set_where,), filters=True), "spec.transform.setWhere", spec.set_where)
     outputs = FillExpressions(spec.set, {}, spec.set_where).outputs(names)
     columns = (*names, *(name for name in spec.set if name not in names))
-    return Transform(outputs, fields=tuple(f"spec.transform.set.{name}" for name in columns))
+    fields = tuple(f"spec.transform.set.{name}" for name in columns)
+    return Transform(outputs, fields=fields, once=spec.set_where if _reads_filled(empty, spec) else None)
+
+
+def _reads_filled(empty: DataFrame, spec: TransformSpec) -> bool:
+    """Return True if an expression reads a column that the job fills, so that a second result may differ."""
+    reads = (columns_read(empty.selectExpr(f"({text}) IS NULL AS x")) for text in spec.set.values())
+    return any(not names.isdisjoint(spec.set) for names in reads)
 
 
 def _type_of(empty: DataFrame, text: str) -> DataType:

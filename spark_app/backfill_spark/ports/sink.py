@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from backfill_api.status.plan import PlannedTarget
 from backfill_core.errors import BackfillError
 from backfill_core.file_copies.facts import TableFacts
-from backfill_core.in_place.files import LiveFile
+from backfill_core.in_place.files import FillScope, LiveFile
 from backfill_core.protocol.publication import ManifestPart
 from backfill_core.protocol.removal import TargetEvidence
 from backfill_core.protocol.work import RemovedFile, StagedFile
@@ -146,8 +146,15 @@ class SupportsReplacing(SupportsCopies, Protocol):
 class LiveTarget(SupportsReplacing, Protocol):
     """A table that is also the source: a job fills columns of its rows while other writers use it."""
 
-    def live_files(self) -> tuple[int, list[LiveFile], int | None]:
-        """Return the newest version, its files, and the version from which on writers fill the columns of their own rows."""
+    def live_files(self, opened: int) -> tuple[int, list[LiveFile], FillScope]:
+        """Return the newest version, its files, and the rows to fill.
+
+        Args:
+            opened: Version whose columns the caller knows.
+
+        Raises:
+            ColumnsFollowedError: a later version changed metadata or protocol; open the table again.
+        """
 
     def files_to_fill(self, version: int) -> list[str]:
         """Return the `add` actions of a version's files, without those of writers that fill the columns themselves."""

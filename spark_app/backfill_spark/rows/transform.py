@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 OURS = "__backfill_"
 SAMPLE_ROWS = 8
-RAISED_HINT = (
-    "The expression itself refuses the row (raise_error, assert_true): leave such rows out with spec.transform.where."
-)
+RAISED_HINT = "The expression itself refuses the row (raise_error, assert_true): leave such rows out in spec.transform (where, setWhere)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +45,9 @@ class Transform:
     where: str | None = None
     fields: tuple[str, ...] = ()
     """Field of the spec of each expression, for messages; empty: those of `select`."""
+
+    once: str | None = None
+    """Condition that projected rows must fail if they passed it before; `None` if a projection may be repeated."""
 
     def apply(self, rows: DataFrame, *kept: str) -> DataFrame:
         """Filter, then project; keeps the internal columns `kept` too. Lazy."""
@@ -177,6 +178,20 @@ class Transform:
                     f"the column {name!r} of spec.transform differs when it is computed twice from the same rows.",
                     hint=FIXED_HINT,
                 )
+
+        if self.once is not None:
+            self._check_once(sample)
+
+    def _check_once(self, sample: DataFrame) -> None:
+        text = self.once
+        assert text is not None
+        if self.project(sample.where(text)).where(text).limit(1).count():
+            raise InvalidTransformError(
+                f"spec.transform.setWhere = {text!r} still holds for a row after it is filled, and its expression reads a filled column: "
+                "a file that is written again would be filled twice.",
+                hint="Give a condition that filled rows fail. If no value tells, add a column first, for example done, and fill it too: "
+                "done IS NULL, with done: 'true' in spec.transform.set.",
+            )
 
     def _values(self, rows: DataFrame) -> _Computed:
         out = self.apply(rows)

@@ -3,7 +3,7 @@
 import pytest
 
 from backfill_core.errors import InvalidTransformError, UnsupportedTargetFeatureError
-from backfill_core.in_place.fillable import FillExpressions, TableToFill, check_fillable
+from backfill_core.in_place.fillable import FillExpressions, TableToFill, check_fillable, check_names
 
 
 def table(**fields):
@@ -11,9 +11,9 @@ def table(**fields):
     return TableToFill("/lake/orders", **{"columns": ("id", "day", "status", "status_norm"), **fields})
 
 
-def expressions(column="status_norm", text="upper(status)", reads=("status",), where=None):
+def expressions(column="status_norm", text="upper(status)", reads=("status",), where=None, where_reads=()):
     """Return one expression."""
-    return FillExpressions({column: text}, {column: frozenset(reads)}, where)
+    return FillExpressions({column: text}, {column: frozenset(reads)}, where, frozenset(where_reads))
 
 
 class TestATable:
@@ -33,6 +33,12 @@ class TestATable:
         """Nothing is read or written before."""
         with pytest.raises(UnsupportedTargetFeatureError, match=named):
             check_fillable(table(**fields), expressions())
+
+    def test_with_a_feed_is_accepted_if_commits_are_rewrites(self):
+        """No feed records a rewrite, and a table that only grows may be rewritten."""
+        properties = {"delta.enableChangeDataFeed": "true", "delta.appendOnly": "true"}
+
+        check_fillable(table(properties=properties, data_change=False), expressions())
 
     def test_without_such_a_feature_is_accepted(self):
         """A supported but disabled feature changes nothing."""
@@ -60,7 +66,25 @@ class TestAColumn:
         """A file that was rewritten is computed again, from the filled value."""
         with pytest.raises(InvalidTransformError, match="reads status_norm"):
             check_fillable(table(), expressions(reads=("status_norm",)))
-        check_fillable(table(), expressions(reads=("status_norm",), where="length(status_norm) > 3"))
+        check_fillable(
+            table(), expressions(reads=("status_norm",), where="length(status_norm) > 3", where_reads=("status_norm",))
+        )
+
+    def test_that_reads_a_filled_column_needs_a_condition_that_filled_rows_can_fail(self):
+        """A condition on other columns holds for a filled row, too: OPTIMIZE removes the tag, and its value would change twice."""
+        with pytest.raises(InvalidTransformError, match="setWhere reads no filled column"):
+            check_fillable(table(), expressions(reads=("status_norm",), where="id < 9", where_reads=("id",)))
+
+    def test_is_no_field_of_another_column(self):
+        """A column with a dot in its name would be added, and the field would stay null."""
+        with pytest.raises(InvalidTransformError, match=r"'status\.norm', which is no column"):
+            check_fillable(table(), expressions("status.norm"))
+        check_fillable(table(columns=("id", "status", "status.norm")), expressions("status.norm"))
+
+    def test_is_not_named_twice_in_other_case(self):
+        """Delta would reject the second one after the first one is added."""
+        with pytest.raises(InvalidTransformError, match="'low' and 'LOW'"):
+            check_names(["low", "status", "LOW"])
 
     def test_must_exist_in_set(self):
         """An empty job would tag files for nothing."""
@@ -86,5 +110,10 @@ class TestTheExpressions:
 
     def test_have_another_tag_after_a_change(self):
         """Files of the earlier expression are filled again."""
-        assert expressions().tag != expressions(text="lower(status)").tag
-        assert expressions().tag != expressions(where="true").tag
+        assert expressions().tag({}) != expressions(text="lower(status)").tag({})
+        assert expressions().tag({}) != expressions(where="true").tag({})
+
+    def test_have_another_tag_for_another_column_of_the_same_name(self):
+        """A column that was dropped and added again is null in files with the tag of the dropped one."""
+        assert expressions().used == {"status", "status_norm"}
+        assert expressions().tag({"status": "col-1 string"}) != expressions().tag({"status": "col-2 string"})

@@ -2,7 +2,7 @@
 
 import pytest
 from support.endings import assert_ending
-from support.tables.jobs import job, make_kind
+from support.tables.jobs import job, make_kind, make_orders
 from support.tables.logs import actions_in, commit_of, commits_of
 from support.tables.oracle import columns_of, opened
 from support.tables.other_engine import delete, insert
@@ -15,6 +15,7 @@ from backfill_spark.driver.plan import plan_job
 from backfill_spark.driver.release import release
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
+from backfill_spark.sinks.delta.live.sink import LiveSink
 
 ROWS = 900
 NO_NORM = "CAST(NULL AS VARCHAR) AS norm"
@@ -152,6 +153,39 @@ class TestALiveTable:
         assert (outcome.outcome, outcome.receipt.rows, outcome.receipt.equal) == ("Complete", ROWS, True)
         assert all(row["later"] is None and row["norm"] == expected(row["name"]) for row in rows_of(path).values())
 
+    def test_is_opened_again_if_its_columns_changed_before_a_listing(self, spark, path, fill, monkeypatch):
+        """No foreign commit follows the listing, so the commit finds none: copies without the new column would lose its values."""
+        make_kind(spark, path, "plain", norm="cast(null AS string)")
+        wait, listed = LiveSink.live_files, []
+
+        def live_files(sink, opened):
+            if not listed:
+                spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (later INT)")
+                spark.sql(f"INSERT INTO delta.`{path}` VALUES (2000, 1, 'n1', null, 7)")
+            listed.append(opened)
+            return wait(sink, opened)
+
+        monkeypatch.setattr(LiveSink, "live_files", live_files)
+
+        assert fill().outcome == "Complete"
+
+        rows = rows_of(path)
+        assert (rows[2000]["later"], len(rows)) == (7, ROWS + 1)
+        assert all(row["norm"] == expected(row["name"]) for row in rows.values())
+
+    def test_is_filled_again_if_the_column_was_dropped_and_added(self, spark, path, fill):
+        """Files have the tag of the dropped column, which had the same name."""
+        make_kind(spark, path, "renamed")
+        fill({"norm": "upper(title)"})
+        for change in ("DROP COLUMN norm", "ADD COLUMNS (norm STRING)"):
+            spark.sql(f"ALTER TABLE delta.`{path}` {change}")
+
+        outcome = fill({"norm": "upper(title)"}, jobId="ns/second")
+
+        assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
+        rows = spark.read.format("delta").load(path).collect()
+        assert {row["norm"] for row in rows} == {f"N{number}" for number in range(50)}
+
     def test_keeps_column_mapping_and_values_that_the_condition_excludes(self, spark, path, fill):
         """A renamed column has another name in files."""
         make_kind(spark, path, "renamed")
@@ -162,6 +196,17 @@ class TestALiveTable:
         names = {number: f"n{number % 50}" for number in range(ROWS)}
         assert titles == {number: f"{name}!" if name.startswith("n1") else name for number, name in names.items()}
         assert outcome.receipt.equal
+
+    def test_fills_a_table_with_a_change_feed_by_commits_that_are_rewrites(self, spark, path, fill):
+        """The feed has no row of them: its readers asked not to see the values."""
+        make_orders(spark, path, 60, files=2)
+
+        outcome = fill({"norm": "upper(note)"}, target={"dataChange": False})
+
+        assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
+        assert all(norm == note.upper() for note, norm in columns_of(path, "note", "norm"))
+        feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1).load(path)
+        assert feed.count() == 0
 
     def test_keeps_the_rows_of_writers_that_fill_the_column_themselves(self, spark, path, fill):
         """A later version has their rows, with other values, and the receipt leaves them out."""
@@ -203,6 +248,8 @@ class TestAJob:
             ({"norm": "upper(nome)"}, "nome"),
             ({"name": "upper(name)"}, "set.name reads name"),
             ({"norm": "named_struct('a', id)"}, "set.norm has the type struct<a:bigint"),
+            ({"norm": "name", "NORM": "name"}, "'norm' and 'NORM'"),
+            ({"norm": "interval 1 day"}, "Delta cannot add `norm` interval day"),
         ],
     )
     def test_with_a_column_or_an_expression_that_does_not_fit(self, spark, path, fill, values, named):
@@ -213,6 +260,16 @@ class TestAJob:
 
         assert_ending(outcome, "InvalidTransform")
         assert named in outcome.message
+        assert opened(path).version() == 0
+
+    def test_whose_condition_holds_for_filled_rows(self, spark, path, fill):
+        """A file that OPTIMIZE rewrites has no tag: its values would change twice."""
+        make_kind(spark, path, "plain")
+
+        outcome = fill({"part": "part * 2"}, "part > 0")
+
+        assert_ending(outcome, "InvalidTransform")
+        assert "still holds for a row after it is filled" in outcome.message
         assert opened(path).version() == 0
 
     def test_of_a_table_with_a_constraint_or_another_type(self, spark, path, fill):

@@ -70,6 +70,14 @@ class TestAReplacement:
         assert "deletionVector" not in added
         assert added["stats"] == '{"numRecords":5}'
 
+    def test_is_marked_as_a_rewrite_on_request(self):
+        """Streams and a change feed leave such files out."""
+        actions = replacing((replacement(None),), FillScope("job-1", ("a",)), now_ms=8, data_change=False)
+
+        assert [fields["dataChange"] for action in actions for fields in json.loads(action.handle.text).values()] == [
+            False
+        ] * 2
+
     def test_keeps_the_tags_of_other_engines(self):
         """Tags of copies describe the bytes of the old file; another column stays filled."""
         _, added = entries(replacement(None))

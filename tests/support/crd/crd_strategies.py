@@ -116,6 +116,7 @@ def _with_set_of_its_strategy(spec, target):
     if spec.get("strategy", {}).get("type") != FILLING:
         for name in ("set", "setWhere"):
             spec.get("transform", {}).pop(name, None)
+        target.pop("dataChange", None)
         return
     spec["transform"] = {"set": {"norm": "upper(name)"}}
     spec.pop("after", None)

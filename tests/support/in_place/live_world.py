@@ -124,6 +124,11 @@ class World:
 
     # -------------------------------------------------------------- writers
     @property
+    def scope(self):
+        """Rows that a job fills."""
+        return FillScope(TAG, (COLUMN,), writers_since=self.writers_since)
+
+    @property
     def knows(self):
         """True if writers fill the column of their rows in the next version."""
         return self.writers_since is not None and self.version + 1 >= self.writers_since
@@ -290,7 +295,7 @@ class Job:
         """Begin an attempt."""
         rows = sum(len(entry.visible) for entry in self.world.files.values())
         pinned = Pinned(self.world.version, self.world.now_ms, "table", "", (), rows)
-        self.strategy = InPlaceStrategy(pinned, FillScope(TAG, (COLUMN,)), self.state)
+        self.strategy = InPlaceStrategy(pinned, self.world.scope, self.state)
         self.work, self.data = None, {}
 
     def disturb(self):
@@ -336,7 +341,7 @@ class Job:
             return
         if isinstance(work, ListLiveFiles):
             self.data = {**self.data, **world.files}
-            result = LiveFilesListed(work.work_id, world.version, tuple(world.listed()), world.writers_since)
+            result = LiveFilesListed(work.work_id, world.version, tuple(world.listed()), world.scope)
         else:
             result = FilesFilled(work.work_id, tuple(world.stage(work.files, self.data)))
         self.strategy.on(WorkFinished(result), self.now)

@@ -36,6 +36,10 @@ class DeltaTarget(TargetParams, LocatedTable):
     """Files of which `transform.where` keeps only some rows: `Rewritten` writes these rows into new files; `Hidden` copies the file, and
     deletion vectors hide the other rows. Hidden rows stay in the files until a purge (docs/cloning.md)."""
 
+    data_change: bool = True
+    """Only for strategies that fill columns: `false` marks their commits as rewrites without a change of data, like those of OPTIMIZE.
+    Streams from the table and its change feed then lack the filled values."""
+
     @property
     def hides_rows(self) -> bool:
         """See `filteredRows`."""

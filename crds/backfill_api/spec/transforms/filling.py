@@ -53,6 +53,9 @@ def check_filling(
             message = f"fills columns of the source itself, and strategy {strategy.type} copies rows"
             hint = f"use transform.select, or strategy.type: {' or '.join(filling())}"
             raise refused("transform.set", message, hint=hint)
+        if not getattr(target.params, "data_change", True):
+            message = f"is for strategies that fill columns, and each commit of strategy {strategy.type} adds rows"
+            raise refused(f"target.{member_of(target.type)}.dataChange", message, hint="remove it", value=False)
         return
     _check_transform(transform, strategy, key)
     _check_ends(source, target, strategy)
@@ -127,6 +130,11 @@ def filling_rules() -> Iterator[tuple[str, str]]:
             f"!({fills_columns}) || !has({source}) || !has({target}) || ({same})",
             f"strategy {' or '.join(names)} fills one table: source and target must name the same one",
         )
+        if "data_change" in Target.VARIANTS[name].params.model_fields:
+            yield (
+                f"({fills_columns}) || !has({target}) || !has({target}.dataChange) || {target}.dataChange",
+                f"dataChange: false is for strategy {' or '.join(names)}: each commit of other strategies adds rows",
+            )
         yield from _left_out(fills_columns, names, Target, NOT_OF_TARGET, name, "target")
         yield from _left_out(fills_columns, names, Source, NOT_OF_SOURCE, name, "source")
 

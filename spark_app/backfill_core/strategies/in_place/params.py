@@ -8,7 +8,7 @@ from backfill_core.in_place.fillable import FillExpressions
 
 
 def scope_of(spec: BackfillSpec) -> FillScope:
-    """Return the rows that a spec fills; the first listing tells from which version on writers fill their own rows."""
+    """Return the rows that a spec fills; each listing replaces it by a scope with the facts of the table."""
     transform = spec.transform
     expressions = FillExpressions(transform.set, {}, transform.set_where)
-    return FillScope(expressions.tag, tuple(transform.set), fills_nulls=transform.set_where is None)
+    return FillScope(expressions.tag({}), tuple(transform.set), fills_nulls=transform.set_where is None)

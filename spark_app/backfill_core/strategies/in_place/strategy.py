@@ -13,8 +13,6 @@ attempt that resumes lists the table, and reads of its state only what users see
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import RECREATED_HINT, SourceReplacedError
 from backfill_core.in_place.conflicts import ForeignChanges
@@ -122,7 +120,7 @@ class InPlaceStrategy:
                 self._head = head
             case WorkFinished(result=LiveFilesListed() as listed) if self._runs(listed.work_id):
                 self._work = None
-                self._rounds.scope = replace(self._rounds.scope, writers_since=listed.writers_since)
+                self._rounds.scope = listed.scope
                 self._rounds.listed(listed.version, listed.listed, now.wall_ms)
                 self._count()
             case WorkFinished(result=FilesFilled() as filled) if self._runs(filled.work_id):
@@ -175,7 +173,7 @@ class InPlaceStrategy:
         self._reason = ""
         match step:
             case ListFiles():
-                self._work = ListLiveFiles(permits.first_id)
+                self._work = ListLiveFiles(permits.first_id, self._pinned.version)
             case StageFiles(files=files):
                 if available < 1:
                     return ()

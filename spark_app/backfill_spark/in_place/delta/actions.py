@@ -12,7 +12,7 @@ from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.deletion_vectors import vector_of
-from backfill_spark.delta.log import action_of
+from backfill_spark.delta.log import action_of, lines_of
 from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.log_shipping.file_actions import file_actions, removal, with_fields
 
@@ -92,19 +92,28 @@ def descriptor_of(vector: DeletionVector) -> dict[str, Any]:
     }
 
 
-def replacing(files: Iterable[Replacement], scope: FillScope, *, now_ms: int) -> list[StagedFile | RemovedFile]:
-    """Return the actions of a commit that replaces files; each filled copy gets the newest deletion vector, and the job's tags."""
+def replacing(
+    files: Iterable[Replacement], scope: FillScope, *, now_ms: int, data_change: bool = True
+) -> list[StagedFile | RemovedFile]:
+    """Return the actions of a commit that replaces files; each filled copy gets the newest deletion vector, and the job's tags.
+
+    Args:
+        files: Checked replacements.
+        scope: The job's rows to fill.
+        now_ms: Time of the commit.
+        data_change: False to mark the commit as a rewrite.
+    """
     filled = {TAG + name: scope.tag for name in scope.columns}
     actions: list[StagedFile | RemovedFile] = []
     for file in files:
         vector, action = file.replaced.vector, action_now(file.replaced)
-        line = removal(action, data_change=True, now_ms=now_ms)
+        line = removal(action, data_change=data_change, now_ms=now_ms)
         actions.append(RemovedFile(file.replaced.path, CommitLine(line)))
         tags = json.loads(action)["add"].get("tags") or {}
         kept = {name: text for name, text in tags.items() if name.startswith(TAG) or not name.startswith(OURS)}
         for staged in file.files:
             assert isinstance(staged.handle, CommitLine)
-            line = with_fields(staged.handle.text, tags={**kept, **filled})
+            line = with_fields(staged.handle.text, tags={**kept, **filled}, dataChange=data_change)
             if file.keeps_order and vector is not None:
                 stats = json.loads(line)["add"].get("stats")
                 line = with_fields(line, deletionVector=descriptor_of(vector), stats=without_tight_bounds(stats))
@@ -125,6 +134,9 @@ def without_tight_bounds(stats: str | None) -> str | None:
 
 def foreign_version(foreign: ForeignChanges, version: int, text: str) -> ForeignChanges:
     """Return foreign changes including a version; `text` is its commit."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    relaid = any(kind in action for action in map(action_of, lines) for kind in LAYOUT)
-    return foreign.after(file_actions(version, text).files, relaid=relaid)
+    return foreign.after(file_actions(version, text).files, relaid=is_relaid(text))
+
+
+def is_relaid(text: str) -> bool:
+    """Return True if a commit with this text changes metadata or protocol."""
+    return any(kind in action for action in map(action_of, lines_of(text)) for kind in LAYOUT)

@@ -10,8 +10,8 @@ from backfill_spark.work.context import WorkContext
 
 
 def _run(work: ListLiveFiles, context: WorkContext) -> LiveFilesListed:
-    version, files, writers_since = ability(context.tables.sink, LiveTarget).live_files()
-    return LiveFilesListed(work.work_id, version, tuple(files), writers_since)
+    version, files, scope = ability(context.tables.sink, LiveTarget).live_files(work.opened)
+    return LiveFilesListed(work.work_id, version, tuple(files), scope)
 
 
 RUNNER = WorkRunner("ListLiveFiles", ListLiveFiles, _run)

@@ -33,7 +33,13 @@ def _open(spark: SparkSession, backfill: BackfillResource) -> DeltaSink:
         from backfill_spark.sinks.delta.live.writers import WritersStart
 
         since = WritersStart(getattr(params, "writers_since", None), getattr(params, "writers_since_time", None))
-        sink = partial(LiveSink, values=dict(transform.set), where=transform.set_where, writers=since)
+        sink = partial(
+            LiveSink,
+            values=dict(transform.set),
+            where=transform.set_where,
+            writers=since,
+            data_change=target.data_change,
+        )
     if target.scope is not None:
         from backfill_spark.sinks.delta.scope.sink import ScopedSink
 

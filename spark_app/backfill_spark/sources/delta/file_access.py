@@ -104,7 +104,8 @@ class FileAccess:
     def _refused(self, version: int, what: str, location: str) -> InvalidSpecError:
         return InvalidSpecError(
             f"{FIELD}: version {version} of the source {self.source} {what}, which is outside of its folder.",
-            hint=f"If this job may read it (as for the origin of a shallow clone), add {suggested_folder(location)} to {FIELD}.",
+            hint=f"If this job may read it (as for the origin of a shallow clone), add {suggested_folder(location)} to {FIELD}. "
+            "A job that fills columns of a table needs all files in its folder, as in a deep clone.",
         )
 
 

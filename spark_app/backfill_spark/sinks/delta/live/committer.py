@@ -60,12 +60,14 @@ class LiveCommitter(DeltaCommitter):
         *,
         app_id: str,
         claims: ColumnClaims,
-        scope: FillScope,
+        scope: Callable[[], FillScope],
         discard: Callable[[Sequence[str]], None],
+        data_change: bool,
     ) -> None:
-        """Take the table, the job's columns, and a function that removes staged files."""
+        """Take the table, the job's columns, functions that return the rows to fill, and that remove staged files."""
         super().__init__(spark, path, app_id=app_id, domain="")
         self._scope, self._discard, self._column_claims = scope, discard, claims
+        self._data_change = data_change
         self._note, self._fences = "", False
         """The state that the next commit stores."""
 
@@ -234,7 +236,8 @@ class LiveCommitter(DeltaCommitter):
             txn = self._begun(txn_version, retries=0)
             if int(txn.getReadTableVersion()) != newest:
                 continue
-            actions = replacing(rebased(files, foreign).kept, self._scope, now_ms=time.time_ns() // 1_000_000)
+            kept, now_ms = rebased(files, foreign).kept, time.time_ns() // 1_000_000
+            actions = replacing(kept, self._scope(), now_ms=now_ms, data_change=self._data_change)
             try:
                 return self._commit(txn, actions, state).version, foreign
             except TransientError as error:

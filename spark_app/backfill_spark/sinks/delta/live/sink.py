@@ -9,14 +9,22 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
-from backfill_core.errors import ColumnsFollowedError, InvalidTransformError, SourceNotFoundError
+from backfill_core.errors import (
+    ColumnsFollowedError,
+    InvalidSpecError,
+    InvalidTransformError,
+    SourceNotFoundError,
+    UnsupportedTargetFeatureError,
+)
 from backfill_core.in_place.column_claims import ColumnClaims
 from backfill_core.in_place.files import FillScope, FillState, LiveFile
 from backfill_core.in_place.fillable import FillExpressions, TableToFill, check_fillable, quoted_name
-from backfill_spark.delta.log import LOG_ERRORS, files_at, newest_version
+from backfill_spark.delta.log import LOG_ERRORS, commit_text, files_at, newest_version
 from backfill_spark.delta.properties import physical_name
-from backfill_spark.in_place.delta.actions import action_now, live_file
-from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.delta.table_facts import physical_type
+from backfill_spark.in_place.delta.actions import action_now, is_relaid, live_file
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
+from backfill_spark.jvm.failures import describe_error
 from backfill_spark.rows.columns import no_rows
 from backfill_spark.rows.row_wise import columns_read
 from backfill_spark.sinks.delta import checks
@@ -29,6 +37,7 @@ from backfill_spark.sinks.delta.table import TargetTable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+BY_UPDATE = "Use UPDATE or MERGE, with which Delta enforces it, or remove it from the table."
 NESTED = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -43,21 +52,42 @@ class LiveSink(DeltaSink):
         values: Mapping[str, str],
         where: str | None,
         writers: WritersStart,
+        data_change: bool,
         **target: Any,
     ) -> None:
-        """Take the expressions by column, the condition, the start of other writers, and the arguments of `DeltaSink`."""
+        """Take expressions by column, their condition, the start of other writers, the mark of commits, and arguments of `DeltaSink`."""
         super().__init__(spark, path, **target)
         self._expressions = FillExpressions(values, {}, where)
-        self._scope = FillScope(self._expressions.tag, tuple(values), fills_nulls=where is None)
         self._writers = WritersFiles(spark, self.path, writers)
+        self._scope: FillScope | None = None
+        self._data_change = data_change
+        self._laid_out_at = -1
+        """Newest version whose columns are known to be those of the attempt."""
 
     def committer(self, *, app_id: str, domain: str) -> LiveCommitter:
         """See `ports.sink.Sink`."""
         del domain
-        claims = ColumnClaims(self.job_hash, self._scope.columns)
+        claims = ColumnClaims(self.job_hash, tuple(self._expressions.values))
         return LiveCommitter(
-            self._spark, self.path, app_id=app_id, claims=claims, scope=self._scope, discard=self.discard
+            self._spark,
+            self.path,
+            app_id=app_id,
+            claims=claims,
+            scope=self._fill_scope,
+            discard=self.discard,
+            data_change=self._data_change,
         )
+
+    def _fill_scope(self) -> FillScope:
+        if self._scope is None:
+            schema = self._table.schema
+            used = self._read_by(schema).used & set(schema.names)
+            places = {
+                name: f"{physical_name(schema[name])} {physical_type(schema[name].dataType).json()}" for name in used
+            }
+            given = self._expressions
+            self._scope = FillScope(given.tag(places), tuple(given.values), fills_nulls=given.where is None)
+        return self._scope
 
     def drop_feature(self) -> None:
         """Drop nothing: the job needed no feature."""
@@ -73,10 +103,14 @@ class LiveSink(DeltaSink):
         del source_path, has_state
         self._folder.check_writable()
         table = self._live_table
-        check_fillable(self._facts(table), self._read_by(table))
-        checks.check_table(table, upserts=False)
+        missing = self._missing(schema)
+        check_fillable(self._facts(table), self._read_by(StructType([*table.schema, *missing])))
+        try:
+            checks.check_table(table, upserts=False)
+        except UnsupportedTargetFeatureError as error:
+            raise UnsupportedTargetFeatureError(error.message, hint=BY_UPDATE) from error
         checks.check_schema(StructType([field for field in schema if field.name in table.schema.names]), table.schema)
-        for field in self._missing(schema):
+        for field in missing:
             if isinstance(field.dataType, NESTED):
                 raise InvalidTransformError(
                     f"spec.transform.set.{field.name} has the type {field.dataType.simpleString()}, and the table has no such column.",
@@ -98,12 +132,25 @@ class LiveSink(DeltaSink):
         assert detail is not None
         clustering = tuple(detail["clusteringColumns"] or ())
         names = tuple(table.schema.names)
-        return TableToFill(self.path, names, table.partitions, clustering, table.features, table.properties, self._key)
+        return TableToFill(
+            self.path,
+            names,
+            table.partitions,
+            clustering,
+            table.features,
+            table.properties,
+            self._key,
+            self._data_change,
+        )
 
-    def _read_by(self, table: TargetTable) -> FillExpressions:
-        empty, given = no_rows(self._spark, table.schema), self._expressions
-        reads = {name: columns_read(empty.selectExpr(f"({text}) IS NULL AS x")) for name, text in given.values.items()}
-        return FillExpressions(given.values, reads, given.where)
+    def _read_by(self, schema: StructType) -> FillExpressions:
+        empty, given = no_rows(self._spark, schema), self._expressions
+
+        def columns(text: str) -> frozenset[str]:
+            return columns_read(empty.selectExpr(f"({text}) IS NULL AS x"))
+
+        reads = {name: columns(text) for name, text in given.values.items()}
+        return replace(given, reads=reads, where_reads=columns(given.where) if given.where else frozenset())
 
     def _missing(self, schema: StructType) -> StructType:
         """Return the columns to fill that the table lacks; an earlier attempt may have added them."""
@@ -124,7 +171,13 @@ class LiveSink(DeltaSink):
             try:
                 self._spark.sql(f"ALTER TABLE delta.{quoted_name(self.path)} ADD COLUMNS ({added})")
             except JAVA_ERRORS as error:
-                raise explain_making(error, path=self.path) from error
+                explained = explain_making(error, path=self.path)
+                if isinstance(explained, InvalidSpecError):
+                    raise InvalidTransformError(
+                        f"spec.transform.set: Delta cannot add {added} to {self.path}: {describe_error(error)}",
+                        hint="Add the column with ALTER TABLE first, or choose another name or type for it.",
+                    ) from error
+                raise explained from error
             raise ColumnsFollowedError(f"the columns {', '.join(missing.names)} were added to {self.path}.")
         self._cached = self._live_table
 
@@ -134,17 +187,36 @@ class LiveSink(DeltaSink):
         return table.with_columns(StructType([*table.schema.fields, *missing]).json()) if missing else table
 
     # ------------------------------------------------------------------ files
-    def live_files(self) -> tuple[int, list[LiveFile], int | None]:
+    def live_files(self, opened: int) -> tuple[int, list[LiveFile], FillScope]:
         """See `ports.sink.LiveTarget`."""
         try:
             version = int(newest_version(self._spark, self.path).position)
         except LOG_ERRORS as error:
             raise explain_target(error, path=self.path, doing="reading the table") from error
+        self._check_laid_out(max(opened, self._laid_out_at), version)
+        scope, appended = self._scope_at(version)
+        return version, self._files_at(version, appended), scope
+
+    def _check_laid_out(self, after: int, version: int) -> None:
+        """Compare the columns of a version with those of the attempt: a listing has no foreign commits before it."""
+        for number in range(after + 1, version + 1):
+            try:
+                relaid = is_relaid(commit_text(self._spark, self.path, number))
+            except JAVA_ERRORS as error:
+                if not is_a(error, "FileNotFoundException"):
+                    raise explain_target(error, path=self.path, doing=f"reading version {number}") from error
+                relaid = True  # the log was cleaned
+            if relaid:
+                raise ColumnsFollowedError(f"version {number} of {self.path} may have other columns or features.")
+        self._laid_out_at = version
+
+    def _scope_at(self, version: int) -> tuple[FillScope, Mapping[str, int]]:
+        """Return the rows to fill, and the versions that added files with new rows only, by path."""
         since, appended = self._writers.upto(version)
-        return version, self._files_at(version, appended), since
+        return replace(self._fill_scope(), writers_since=since), appended
 
     def _files_at(self, version: int, appended: Mapping[str, int]) -> list[LiveFile]:
-        columns = {name: index for index, name in enumerate(self._scope.columns)}
+        columns = {name: index for index, name in enumerate(self._expressions.values)}
         physical = [physical_name(self._table.schema[name]) for name in columns]
         try:
             files = files_at(self._spark, self.path, version, nulls_of=physical)
@@ -161,6 +233,5 @@ class LiveSink(DeltaSink):
         return self._actions(version, {FillState.OF_WRITERS, FillState.TO_DO})
 
     def _actions(self, version: int, left_out: set[FillState]) -> list[str]:
-        since, appended = self._writers.upto(version)
-        scope = replace(self._scope, writers_since=since)
+        scope, appended = self._scope_at(version)
         return [action_now(file) for file in self._files_at(version, appended) if scope.state(file) not in left_out]
