@@ -142,6 +142,17 @@ class SupportsReplacing(SupportsCopies, Protocol):
         """Write rows like `stage`, into the subfolder `folder` of the work's folder."""
 
 
+@dataclass(frozen=True, slots=True)
+class FilledFiles:
+    """Files of a version of a live table, as `add` actions."""
+
+    after: tuple[str, ...]
+    """The files."""
+
+    before: tuple[str, ...]
+    """The same rows before they were filled: the file that each of them replaced, or the file itself if that is not known or removed."""
+
+
 @runtime_checkable
 class LiveTarget(SupportsReplacing, Protocol):
     """A table that is also the source: a job fills columns of its rows while other writers use it."""
@@ -156,10 +167,10 @@ class LiveTarget(SupportsReplacing, Protocol):
             ColumnsFollowedError: a later version changed metadata or protocol; open the table again.
         """
 
-    def files_to_fill(self, version: int) -> list[str]:
-        """Return the `add` actions of a version's files, without those of writers that fill the columns themselves."""
+    def files_to_fill(self, version: int) -> FilledFiles:
+        """Return a version's files, without those of writers that fill the columns themselves."""
 
-    def filled_files(self, version: int) -> list[str]:
+    def filled_files(self, version: int) -> FilledFiles:
         """Return those of `files_to_fill` that the job need not fill, or has filled."""
 
 

@@ -224,15 +224,20 @@ class TableComparison:
         return self.sink.as_stored(self.transform.apply(source)), target
 
 
-def _compared(tables: Tables, position: Position, covered: Covered) -> ComparedRows:
-    """Return the rows of the source; of a live table those in files that the job fills, and until all are filled, in filled ones."""
+def _compared(tables: Tables, position: Position, covered: Covered) -> tuple[ComparedRows, DataFrame | None]:
+    """Return the rows of the source, and those of the target; `None` for all rows of the target.
+
+    Of a live table these are the rows of files that the job fills, before and after; until all are filled, those of filled files.
+    """
     live = tables.sink
     if not isinstance(live, LiveTarget):
         prefix = tables.row_offsets if isinstance(tables.opened, PinnedSource) else ()
-        return tables.opened.compared(position, covered, prefix)
-    actions = live.files_to_fill(position) if covered is None else live.filled_files(position)
-    rows = ability(tables.source, SupportsFiles).rows_of(actions, position)
-    return ComparedRows(rows, rows.count, None if covered is None else tables.opened.rows)
+        return tables.opened.compared(position, covered, prefix), None
+    files = live.files_to_fill(position) if covered is None else live.filled_files(position)
+    before, after = (
+        ability(tables.source, SupportsFiles).rows_of(side, position) for side in (files.before, files.after)
+    )
+    return ComparedRows(before, before.count, None if covered is None else tables.opened.rows), after
 
 
 def compare(
@@ -263,9 +268,9 @@ def compare(
         read_back: Files of the target that this process has proven already; their bytes are not read again.
     """
     live = isinstance(tables.sink, LiveTarget)
-    # Source and target are then one version of one table: filled rows do not change if they are computed again.
+    # Source and target are then one table: filled rows are compared with those of the files that they replaced.
     target_version = position if live else target_version
-    source = _compared(tables, position, covered)
+    source, target_rows = _compared(tables, position, covered)
     by_rows = by_rows or tables.spec.verify == "FinalByRows"
     scope = tables.spec.target.params.scope  # the other rows and files of the target are not from this job
     by_files, statistics = not (by_rows or scope or live or staged is not None), statistics or (by_rows and not scope)
@@ -278,7 +283,7 @@ def compare(
         files=FileProof.of(tables, source.files, target_version, read_back) if by_files else None,
         misstated=(lambda: misstated_files(tables, read[1])) if statistics else None,
         scope=scope if staged is None else None,
-        target_rows=source.rows if live else None,
+        target_rows=target_rows,
         check=check,
         sink=tables.sink,
         transform=tables.transform,

@@ -1,11 +1,13 @@
 """Columns of real Delta tables are filled by jobs, while a MERGE of Spark and delta-rs write them; delta-rs is the oracle."""
 
+from pathlib import Path
+
 import pytest
 from support.endings import assert_ending
 from support.tables.jobs import job, make_kind, make_orders
 from support.tables.logs import actions_in, commit_of, commits_of
 from support.tables.oracle import columns_of, opened
-from support.tables.other_engine import delete, insert
+from support.tables.other_engine import commit_actions, delete, insert
 
 from backfill_core.in_place import rounds
 from backfill_core.in_place.files import TAG
@@ -142,6 +144,28 @@ class TestALiveTable:
         assert outcome.progress.attempt > stopped.progress.attempt
         assert (verified.equal, verified.undo_version) == (True, outcome.receipt.undo_version)
         assert commits_that_replace(path, newest) == []
+
+    @pytest.mark.parametrize("wrong", ["part + 1 AS part", "'N0' AS norm"])
+    def test_has_a_receipt_that_compares_each_file_with_the_one_that_it_replaced(
+        self, spark, path, fill, settings, wrong, tmp_path
+    ):
+        """A wrong value in another column, or a wrong filled one, is no null: a check of nulls alone would miss both."""
+        make_kind(spark, path, "plain")
+        fill()
+        version = commits_that_replace(path)[-1]
+        add = next(action["add"] for action in actions_in(commit_of(path, version)) if "add" in action)
+        rows = spark.read.parquet(f"{path}/{add['path']}")
+        column = wrong.split()[-1]
+        changed = rows.selectExpr(*(wrong if name == column else name for name in rows.columns))
+        changed.coalesce(1).write.parquet(str(tmp_path / "changed"))
+        (file,) = (tmp_path / "changed").glob("*.parquet")
+        file.rename(f"{path}/{file.name}")
+        size = Path(path, file.name).stat().st_size
+        commit_actions(Path(path), [add], [{**add, "path": file.name, "size": size, "stats": None}])
+
+        verified, _, _ = verify_offline(spec_of(path), settings=settings, spark=spark)
+
+        assert (verified.equal, verified.rows) == (False, ROWS)
 
     def test_is_computed_again_after_a_change_of_its_columns(self, spark, path, fill, quick):
         """Staged files lack the new column's rules."""

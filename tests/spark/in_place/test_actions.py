@@ -9,9 +9,11 @@ from backfill_core.protocol.work import RemovedFile, StagedFile
 from backfill_spark.delta.added_files import CommitLine
 from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.in_place.delta.actions import (
+    ORIGIN,
     appended_in,
     foreign_version,
     live_file,
+    original_of,
     replacing,
     with_vector,
     without_tight_bounds,
@@ -82,8 +84,45 @@ class TestAReplacement:
         """Tags of copies describe the bytes of the old file; another column stays filled."""
         _, added = entries(replacement(None))
 
-        assert added["tags"] == {"ZCUBE_ID": "z", TAG + "a": "job-1", TAG + "b": "of another column"}
+        origin = '{"of": "job-1", "path": "old.parquet", "size": 9}'
+        assert added["tags"] == {"ZCUBE_ID": "z", TAG + "a": "job-1", TAG + "b": "of another column", ORIGIN: origin}
         assert "deletionVector" not in added
+
+
+class TestAnOriginal:
+    """A receipt compares a copy with the file that it replaced."""
+
+    SCOPE = FillScope("job-1", ("a",))
+
+    def original(self, *, copied, now=None):
+        """Return the entry of the original of a copy; `copied` is the replacement, `now` the vector that a writer gave the copy since."""
+        action = with_vector(replacing((copied,), self.SCOPE, now_ms=8)[1].handle.text, now)
+        logged = LoggedFile("new.parquet", 7, 5, 0, (), action, None, {})
+        found = original_of(LiveFile("new.parquet", 7, 5, now, handle=logged), self.SCOPE)
+        return found and json.loads(found[1])["add"]
+
+    def test_has_the_rows_that_readers_see_of_the_copy(self):
+        """A copy keeps the order, so that its newest vector hides the same rows of the original."""
+        add = self.original(copied=replacement(OLD), now=NEW)
+
+        assert (add["path"], add["size"], add["deletionVector"]["pathOrInlineDv"]) == ("old.parquet", 9, "b" * 20)
+        assert add["partitionValues"] == {"day": "1"}
+
+    def test_of_decoded_rows_has_the_vector_of_that_time(self):
+        """The copy lacks the hidden rows; a later vector of the copy has positions that the original does not have."""
+        add = self.original(copied=replacement(OLD, keeps_order=False))
+
+        assert add["deletionVector"]["pathOrInlineDv"] == "a" * 20
+        assert self.original(copied=replacement(OLD, keeps_order=False), now=NEW) is None
+        assert "deletionVector" not in self.original(copied=replacement(None, keeps_order=False))
+
+    def test_is_of_the_same_job(self):
+        """Another job fills other columns."""
+        other = FillScope("job-2", ("b",))
+        action = replacing((replacement(None),), other, now_ms=8)[1].handle.text
+        logged = LoggedFile("new.parquet", 7, 5, 0, (), action, None, {})
+
+        assert original_of(LiveFile("new.parquet", 7, 5, handle=logged), self.SCOPE) is None
 
 
 class TestStatistics:

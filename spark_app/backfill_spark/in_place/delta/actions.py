@@ -19,6 +19,9 @@ from backfill_spark.log_shipping.file_actions import file_actions, removal, with
 OURS = "backfill."
 """Prefix of this project's tags. Except for those of filled columns, they describe content that a filled copy does not have."""
 
+ORIGIN = "backfill.filledFrom"
+"""Tag of a filled copy with the file that it replaced, so that a receipt can compare both as long as that one exists."""
+
 LAYOUT = ("metaData", "protocol")
 
 
@@ -113,12 +116,34 @@ def replacing(
         kept = {name: text for name, text in tags.items() if name.startswith(TAG) or not name.startswith(OURS)}
         for staged in file.files:
             assert isinstance(staged.handle, CommitLine)
-            line = with_fields(staged.handle.text, tags={**kept, **filled}, dataChange=data_change)
+            origin = {ORIGIN: _origin_of(file, scope)} if len(file.files) == 1 else {}
+            line = with_fields(staged.handle.text, tags={**kept, **filled, **origin}, dataChange=data_change)
             if file.keeps_order and vector is not None:
                 stats = json.loads(line)["add"].get("stats")
                 line = with_fields(line, deletionVector=descriptor_of(vector), stats=without_tight_bounds(stats))
             actions.append(StagedFile(staged.path, staged.size_bytes, staged.rows, CommitLine(line), mode=staged.mode))
     return actions
+
+
+def _origin_of(file: Replacement, scope: FillScope) -> str:
+    """Return the value of `ORIGIN`; only the copy of a decoded file lacks hidden rows, so that it names their vector."""
+    old = file.replaced
+    vector = {} if file.keeps_order else {"vector": None if old.vector is None else descriptor_of(old.vector)}
+    return json.dumps({"of": scope.tag, "path": old.path, "size": old.bytes, **vector})
+
+
+def original_of(file: LiveFile, scope: FillScope) -> tuple[str, str] | None:
+    """Return path and `add` action of the file that a copy of this job replaced, with the rows that readers see of the copy.
+
+    `None` if the file is no such copy, or if a writer hid rows of a copy whose rows have another order.
+    """
+    action = action_now(file)
+    add = json.loads(action)["add"]
+    origin = json.loads((add.get("tags") or {}).get(ORIGIN) or "{}")
+    if origin.get("of") != scope.tag or ("vector" in origin and file.vector is not None):
+        return None
+    vector = origin.get("vector", add.get("deletionVector"))
+    return origin["path"], with_fields(action, path=origin["path"], size=origin["size"], deletionVector=vector)
 
 
 def without_tight_bounds(stats: str | None) -> str | None:

@@ -22,9 +22,11 @@ from backfill_core.in_place.fillable import FillExpressions, TableToFill, check_
 from backfill_spark.delta.log import LOG_ERRORS, commit_text, files_at, newest_version
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.table_facts import physical_type
-from backfill_spark.in_place.delta.actions import action_now, is_relaid, live_file
+from backfill_spark.in_place.delta.actions import action_now, is_relaid, live_file, original_of
+from backfill_spark.in_place.delta.replaced_files import existing
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.failures import describe_error
+from backfill_spark.ports.sink import FilledFiles
 from backfill_spark.rows.columns import no_rows
 from backfill_spark.rows.row_wise import columns_read
 from backfill_spark.sinks.delta import checks
@@ -224,14 +226,25 @@ class LiveSink(DeltaSink):
             raise explain_target(error, path=self.path, doing="reading the files of the table") from error
         return [live_file(file, columns, appended) for file in files]
 
-    def files_to_fill(self, version: int) -> list[str]:
+    def files_to_fill(self, version: int) -> FilledFiles:
         """See `ports.sink.LiveTarget`."""
-        return self._actions(version, {FillState.OF_WRITERS})
+        return self._compared(version, {FillState.OF_WRITERS})
 
-    def filled_files(self, version: int) -> list[str]:
+    def filled_files(self, version: int) -> FilledFiles:
         """See `ports.sink.LiveTarget`."""
-        return self._actions(version, {FillState.OF_WRITERS, FillState.TO_DO})
+        return self._compared(version, {FillState.OF_WRITERS, FillState.TO_DO})
 
-    def _actions(self, version: int, left_out: set[FillState]) -> list[str]:
+    def _compared(self, version: int, left_out: set[FillState]) -> FilledFiles:
         scope, appended = self._scope_at(version)
-        return [action_now(file) for file in self._files_at(version, appended) if scope.state(file) not in left_out]
+        files = [file for file in self._files_at(version, appended) if scope.state(file) not in left_out]
+        originals = [original_of(file, scope) for file in files]
+        try:
+            left = existing(self._spark, self.path, (original[0] for original in originals if original is not None))
+        except JAVA_ERRORS as error:
+            raise explain_target(error, path=self.path, doing="listing the files that were replaced") from error
+        after = tuple(map(action_now, files))
+        before = (
+            original[1] if original is not None and original[0] in left else action
+            for original, action in zip(originals, after, strict=True)
+        )
+        return FilledFiles(after, tuple(before))
