@@ -87,6 +87,9 @@ class TableToFill:
     data_change: bool = True
     """False if commits are marked as rewrites, with which neither a change feed nor `delta.appendOnly` interferes."""
 
+    began: bool = False
+    """True if an earlier attempt of the job found all columns to fill, or added them."""
+
 
 def quoted_name(name: str) -> str:
     """Return a column name as SQL."""
@@ -153,6 +156,11 @@ def _check_column(table: TableToFill, name: str) -> None:
     if written != name:
         raise InvalidTransformError(
             f"spec.transform.set names {name!r}, and the table's column is {written!r}.", hint=f"Write {written}."
+        )
+    if table.began and name not in table.columns:
+        raise InvalidTransformError(
+            f"spec.transform.set.{name} is no column of {table.path} any more: it was dropped or renamed since the job began.",
+            hint="Fill a renamed column with another job. To add the column again, run `backfill release` for this job first.",
         )
     for columns, what in (
         (table.partitions, "a partition column: each of its values is a folder"),

@@ -77,7 +77,9 @@ from backfill_spark.opening.plan_warnings import (
 )
 from backfill_spark.opening.source import OpenSource, PinnedSource, SubscribedSource
 from backfill_spark.opening.tables import Tables
-from backfill_spark.ports.sink import DescribesTarget
+from backfill_spark.ports.abilities import ability
+from backfill_spark.ports.sink import DescribesTarget, LiveTarget
+from backfill_spark.ports.source import SupportsFiles
 from backfill_spark.settings import DriverSettings
 
 if TYPE_CHECKING:
@@ -141,9 +143,14 @@ def _plan(
     table, order = (source.table, source.order) if isinstance(source, PinnedSource) else (None, None)
     modes = None if table is None or by_key else JobCopyModes.of(tables)
     filled = [] if table is None else [file for file, rows in enumerate(table.rows) if rows]
+    rows, files, size = (source.rows, 0, 0) if table is None else (source.rows, len(table.rows), sum(table.bytes))
+    if table is not None and isinstance(tables.sink, LiveTarget):
+        filled = _to_do(tables, tables.sink, table.version, filled)
+        rows, size = (sum(sizes[file] for file in filled) for sizes in (table.rows, table.bytes))
+        files = len(filled)
     counted = Counter[CopyMode]() if modes is None else modes.counts(filled)
     trial, rate = _measured(tables, settings.cores, modes, counted, filled)
-    steps = _steps(opened, backfill, settings, start_s, rate)
+    steps = _steps(opened, backfill, settings, start_s, rate, rows)
     seconds = sum(step.seconds for step in steps)
     source.check_no_null_key(spec.transform.where)
     unique = _is_unique(tables) if check_unique and spec.source.params.key and table is not None else None
@@ -154,10 +161,10 @@ def _plan(
     kept = () if table is None else tuple(name for name in table.partitions if name in schema.names)
     target = _planned_target(tables, schema)
     return Plan(
-        rows=source.rows,
-        bytes=0 if table is None else sum(table.bytes),
-        files=0 if table is None else len(table.rows),
-        splits=-(-source.rows // spec.strategy.params.rows_per_split(rate)),
+        rows=rows,
+        bytes=size,
+        files=files,
+        splits=-(-rows // spec.strategy.params.rows_per_split(rate)),
         ways=_planned_modes(counted),
         mover=None if trial is None else trial.planned,
         version=None if table is None else table.version,
@@ -191,6 +198,12 @@ def _plan(
             *merged_in_order(tables),
         ),
     )
+
+
+def _to_do(tables: Tables, live: LiveTarget, version: int, files: Sequence[int]) -> list[int]:
+    """Return those of some files of a live table that are left to fill."""
+    to_do, listed = live.paths_to_do(version), ability(tables.source, SupportsFiles).files_of(version)
+    return [file for file in files if listed[file].path in to_do]
 
 
 def _retention(tables: Tables, *, by_key: bool) -> int | None:
@@ -236,11 +249,10 @@ def _executors(spec: BackfillSpec, settings: DriverSettings) -> int:
 
 
 def _steps(
-    opened: OpenedJob, backfill: BackfillResource, settings: DriverSettings, start_s: float, rate: float
+    opened: OpenedJob, backfill: BackfillResource, settings: DriverSettings, start_s: float, rate: float, rows: int
 ) -> tuple[PlannedStep, ...]:
-    """Return the steps of a whole job from its start, each with the time it takes at the rate of the sample."""
+    """Return the steps of a whole job from its start, each with the time it takes for `rows` at the rate of the sample."""
     tables, spec, per_s = opened.tables, backfill.spec, rate or ROWS_PER_S
-    rows = tables.opened.rows
     # The sample measures the rate of rows on this machine; the duration of the start scales the fixed costs.
     fixed_s = SCAN_S * (slower(start_s) - 1)
     times = {START: start_s, COPY: _copy_s(tables, rows, per_s)}

@@ -167,6 +167,9 @@ class LiveTarget(SupportsReplacing, Protocol):
             ColumnsFollowedError: a later version changed metadata or protocol; open the table again.
         """
 
+    def paths_to_do(self, version: int) -> frozenset[str]:
+        """Return the paths of the files of a version that are left to fill."""
+
     def files_to_fill(self, version: int) -> FilledFiles:
         """Return a version's files, without those of writers that fill the columns themselves."""
 

@@ -75,6 +75,13 @@ class TestAColumn:
         with pytest.raises(InvalidTransformError, match="setWhere reads no filled column"):
             check_fillable(table(), expressions(reads=("status_norm",), where="id < 9", where_reads=("id",)))
 
+    def test_that_the_job_added_must_not_be_renamed(self):
+        """A second column would be added, and the renamed one would keep its nulls."""
+        with pytest.raises(InvalidTransformError, match="dropped or renamed"):
+            check_fillable(table(began=True), expressions("added"))
+        check_fillable(table(began=True), expressions())
+        check_fillable(table(), expressions("added"))
+
     def test_is_no_field_of_another_column(self):
         """A column with a dot in its name would be added, and the field would stay null."""
         with pytest.raises(InvalidTransformError, match=r"'status\.norm', which is no column"):

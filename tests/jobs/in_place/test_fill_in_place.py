@@ -256,6 +256,9 @@ class TestALiveTable:
         assert fill().outcome == "Complete"
         release(spec, settings=settings, spark=spark)
 
+        filled = plan_job(spec_of(path, jobId="ns/second"), settings=settings, spark=spark)
+
+        assert (filled.rows, filled.bytes, filled.files) == (0, 0, 0)
         assert opened(path).protocol() == before
         assert fill().outcome == "Complete"
         assert all(row["norm"] == expected(row["name"]) for row in rows_of(path).values())

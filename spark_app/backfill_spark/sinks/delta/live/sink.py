@@ -63,6 +63,9 @@ class LiveSink(DeltaSink):
         self._writers = WritersFiles(spark, self.path, writers)
         self._scope: FillScope | None = None
         self._data_change = data_change
+        self._added = StructType()
+        """Columns that the table lacked when it was checked."""
+
         self._laid_out_at = -1
         """Newest version whose columns are known to be those of the attempt."""
 
@@ -83,7 +86,8 @@ class LiveSink(DeltaSink):
     def _fill_scope(self) -> FillScope:
         if self._scope is None:
             schema = self._table.schema
-            used = self._read_by(schema).used & set(schema.names)
+            added = (field for field in self._added if field.name not in schema.names)
+            used = self._read_by(StructType([*schema, *added])).used & set(schema.names)
             places = {
                 name: f"{physical_name(schema[name])} {physical_type(schema[name].dataType).json()}" for name in used
             }
@@ -102,11 +106,13 @@ class LiveSink(DeltaSink):
             SourceNotFoundError: the path has no table.
             InvalidTransformError, UnsupportedTargetFeatureError, TargetSchemaMismatchError: see `check_fillable` and `checks`.
         """
-        del source_path, has_state
+        del source_path
         self._folder.check_writable()
         table = self._live_table
-        missing = self._missing(schema)
-        check_fillable(self._facts(table), self._read_by(StructType([*table.schema, *missing])))
+        missing = self._added = self._missing(schema)
+        check_fillable(
+            replace(self._facts(table), began=has_state), self._read_by(StructType([*table.schema, *missing]))
+        )
         try:
             checks.check_table(table, upserts=False)
         except UnsupportedTargetFeatureError as error:
@@ -219,12 +225,18 @@ class LiveSink(DeltaSink):
 
     def _files_at(self, version: int, appended: Mapping[str, int]) -> list[LiveFile]:
         columns = {name: index for index, name in enumerate(self._expressions.values)}
-        physical = [physical_name(self._table.schema[name]) for name in columns]
+        schema = self._table.schema
+        physical = [physical_name(schema[name]) if name in schema.names else name for name in columns]
         try:
             files = files_at(self._spark, self.path, version, nulls_of=physical)
         except LOG_ERRORS as error:
             raise explain_target(error, path=self.path, doing="reading the files of the table") from error
         return [live_file(file, columns, appended) for file in files]
+
+    def paths_to_do(self, version: int) -> frozenset[str]:
+        """See `ports.sink.LiveTarget`."""
+        scope, appended = self._scope_at(version)
+        return frozenset(file.path for file in scope.to_do(self._files_at(version, appended)))
 
     def files_to_fill(self, version: int) -> FilledFiles:
         """See `ports.sink.LiveTarget`."""
