@@ -142,12 +142,7 @@ def _plan(
     source = tables.opened
     table, order = (source.table, source.order) if isinstance(source, PinnedSource) else (None, None)
     modes = None if table is None or by_key else JobCopyModes.of(tables)
-    filled = [] if table is None else [file for file, rows in enumerate(table.rows) if rows]
-    rows, files, size = (source.rows, 0, 0) if table is None else (source.rows, len(table.rows), sum(table.bytes))
-    if table is not None and isinstance(tables.sink, LiveTarget):
-        filled = _to_do(tables, tables.sink, table.version, filled)
-        rows, size = (sum(sizes[file] for file in filled) for sizes in (table.rows, table.bytes))
-        files = len(filled)
+    filled, rows, files, size = _read(tables)
     counted = Counter[CopyMode]() if modes is None else modes.counts(filled)
     trial, rate = _measured(tables, settings.cores, modes, counted, filled)
     steps = _steps(opened, backfill, settings, start_s, rate, rows)
@@ -200,10 +195,28 @@ def _plan(
     )
 
 
-def _to_do(tables: Tables, live: LiveTarget, version: int, files: Sequence[int]) -> list[int]:
-    """Return those of some files of a live table that are left to fill."""
+def _files_read(tables: Tables) -> list[int]:
+    """Return the files with rows; of a live table, those that are left to fill."""
+    source, live = tables.opened, tables.sink
+    if not isinstance(source, PinnedSource):
+        return []
+    files = [file for file, rows in enumerate(source.table.rows) if rows]
+    if not isinstance(live, LiveTarget):
+        return files
+    version = source.table.version
     to_do, listed = live.paths_to_do(version), ability(tables.source, SupportsFiles).files_of(version)
     return [file for file in files if listed[file].path in to_do]
+
+
+def _read(tables: Tables) -> tuple[list[int], int, int, int]:
+    """Return the files with rows that a job reads, and the rows, files and bytes of the plan."""
+    source, filled = tables.opened, _files_read(tables)
+    if not isinstance(source, PinnedSource):
+        return filled, source.rows, 0, 0
+    rows, sizes = source.table.rows, source.table.bytes
+    if not isinstance(tables.sink, LiveTarget):
+        return filled, source.rows, len(rows), sum(sizes)
+    return filled, sum(rows[file] for file in filled), len(filled), sum(sizes[file] for file in filled)
 
 
 def _retention(tables: Tables, *, by_key: bool) -> int | None:
