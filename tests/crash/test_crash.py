@@ -8,6 +8,8 @@ from collections import Counter
 
 import pytest
 from support.crashes.deaths import ANYWHERE, lives
+from support.crashes.fill_job import MODES as OF_FILLS
+from support.crashes.fill_job import FillJob
 from support.crashes.table_job import TRIALS, TableJob, points_of
 from support.crashes.topic_job import MODES as OF_TOPICS
 from support.crashes.topic_job import TopicJob
@@ -15,14 +17,20 @@ from support.simulation.model import OF_LIVE_TABLES
 
 from backfill_core import strategies
 from backfill_spark.crash_points import OF_JOBS
+from backfill_spark.crash_points import OF_LIVE_TABLES as OF_FILL_JOBS
 
 KILLS = int(os.environ.get("BACKFILL_KILLS", "60"))
 """Kills per strategy."""
 
 TOPIC = "SourceSplits"
+MODES = {
+    **{name: trial.modes for name, trial in TRIALS.items()},
+    TOPIC: OF_TOPICS,
+    **dict.fromkeys(OF_LIVE_TABLES, OF_FILLS),
+}
 
 
-@pytest.fixture(scope="module", params=[*TRIALS, TOPIC])
+@pytest.fixture(scope="module", params=[*MODES])
 def strategy(request):
     return request.param
 
@@ -31,11 +39,17 @@ def strategy(request):
 def reports(request, strategy, spark, tmp_path_factory):
     """Let drivers of a strategy die until the requested number of deaths is reached, with at least one of each mode."""
     tmp_path_factory.getbasetemp()  # two concurrent threads would make two
-    jobs_min = len(OF_TOPICS if strategy == TOPIC else TRIALS[strategy].modes)
-    kind, place = (TopicJob, [request.getfixturevalue("broker").address]) if strategy == TOPIC else (TableJob, [])
+    place = [request.getfixturevalue("broker").address] if strategy == TOPIC else []
     return lives(
-        lambda seed: kind(spark, tmp_path_factory.mktemp(f"{strategy}-{seed}"), strategy, seed, *place), KILLS, jobs_min
+        lambda seed: kind_of(strategy)(spark, tmp_path_factory.mktemp(f"{strategy}-{seed}"), strategy, seed, *place),
+        KILLS,
+        len(MODES[strategy]),
     )
+
+
+def kind_of(strategy):
+    """Return the class of a strategy's jobs."""
+    return TopicJob if strategy == TOPIC else FillJob if strategy in OF_LIVE_TABLES else TableJob
 
 
 class TestDeathChangesNothing:
@@ -49,7 +63,8 @@ class TestDeathChangesNothing:
     def test_a_driver_died_at_each_named_point(self, reports, strategy):
         """A crash point that is never reached proves nothing."""
         died = sum((report.kills for report in reports), Counter())
-        points = (*TopicJob.POINTS, *TopicJob.OF_MERGES) if strategy == TOPIC else points_of(strategy)
+        others = {TOPIC: (*TopicJob.POINTS, *TopicJob.OF_MERGES), **dict.fromkeys(OF_LIVE_TABLES, FillJob.POINTS)}
+        points = others.get(strategy) or points_of(strategy)
 
         assert ANYWHERE | {point.split(":")[0] for point in points} <= set(died)
 
@@ -59,9 +74,7 @@ class TestDeathChangesNothing:
 
     def test_a_driver_of_each_write_mode_died(self, reports, strategy):
         """An append fails where a MERGE still succeeds."""
-        modes = set(OF_TOPICS if strategy == TOPIC else TRIALS[strategy].modes)
-
-        assert {report.mode for report in reports if report.kills} == modes
+        assert {report.mode for report in reports if report.kills} == set(MODES[strategy])
 
     def test_the_requested_number_of_drivers_died(self, reports):
         """The suite reports the deaths that happened, not those that it planned."""
@@ -73,10 +86,9 @@ class TestNothingIsLeftOut:
 
     def test_each_strategy_has_jobs_that_die(self):
         """Strategies are discovered, not listed."""
-        # A job that fills its source dies in tests/kills.
-        assert {*TRIALS, TOPIC} == set(strategies.discover()) - OF_LIVE_TABLES
+        assert MODES.keys() == set(strategies.discover())
 
     def test_each_crash_point_belongs_to_tables_or_topics(self):
         """A table has no bad records; commands die in `tests/kills`."""
-        points = (*TableJob.POINTS, *TopicJob.POINTS, *TopicJob.OF_MERGES)
-        assert {point.split(":")[0] for point in points} == set(OF_JOBS)
+        points = (*TableJob.POINTS, *TopicJob.POINTS, *TopicJob.OF_MERGES, *FillJob.POINTS)
+        assert {point.split(":")[0] for point in points} == {*OF_JOBS, *OF_FILL_JOBS}

@@ -127,6 +127,9 @@ class MortalJob:
         }
         """Commands that bring a driver to a point."""
 
+    rewrites_per_commit: int | None = None
+    """See `drivers.Start`."""
+
     planned: tuple = ()
     """The deaths of a test that defines them; empty if the seed decides."""
 
@@ -150,6 +153,10 @@ class MortalJob:
         """Return the errors of the target at each of the new seals."""
         raise NotImplementedError
 
+    def seals(self, after=-1):
+        """Return the commits with a state above a version, oldest first."""
+        return seals(self.target, after)
+
     # -------------------------------------------------------------- a life
     def run(self, enough=lambda: False):
         """Let driver after driver die until there are enough deaths, then let the last one finish; return the report."""
@@ -162,12 +169,12 @@ class MortalJob:
                 for code in codes:
                     self.count(death, code)
                 self.check()
-                if 0 in codes and seals(self.target)[-1].state["finished"]:
+                if 0 in codes and self.seals()[-1].state["finished"]:
                     break
         self.write(limited=False)
         code = self.attempt(FINISHES)
         self.check()
-        last = seals(self.target)[-1].state
+        last = self.seals()[-1].state
         if code != 0 or not last["finished"] or last["receipt"]["mismatches"]:
             self.problem(f"not complete at the end: exit {code}: {self.said()}")
         return self.report
@@ -182,7 +189,7 @@ class MortalJob:
 
     def check(self):
         """Compare every new seal."""
-        new = seals(self.target, self.checked)
+        new = self.seals(self.checked)
         if new:
             for problem in self.wrong(new):
                 self.problem(problem)
@@ -199,7 +206,7 @@ class MortalJob:
     # -------------------------------------------------------------- attempts
     def start(self, death, state="state"):
         """Start a driver."""
-        start = Start(self.file, self.folder / state, self.folder / "driver.log", death.point)
+        start = Start(self.file, self.folder / state, self.folder / "driver.log", death.point, self.rewrites_per_commit)
         return OwnJava(start) if death.with_java else LastingJava(start, self.spark)
 
     def attempt(self, death):
@@ -210,7 +217,7 @@ class MortalJob:
         self.change()
         changes, patience = 0, Patience()
         while (code := driver.wait(LOOK_S)) is None:
-            sealed = len(seals(self.target, self.checked))
+            sealed = len(self.seals(self.checked))
             if death.kind == RANDOM and sealed >= death.seals:
                 # A random time of its work, not of the start of a JVM: counted from the fence, which is a seal.
                 driver.wait(death.delay_s)
@@ -250,9 +257,9 @@ class MortalJob:
 
     def works(self, driver, death):
         """Wait for the seals after which a driver is to die; return whether it is still alive then."""
-        before = max((seal.version for seal in seals(self.target)), default=-1)
+        before = max((seal.version for seal in self.seals()), default=-1)
         patience = Patience()
-        while driver.wait(LOOK_S) is None and (sealed := len(seals(self.target, before))) < death.seals:
+        while driver.wait(LOOK_S) is None and (sealed := len(self.seals(before))) < death.seals:
             if patience.ends(sealed):
                 self.give_up(driver, death)
         return driver.wait(death.delay_s) is None

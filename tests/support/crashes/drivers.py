@@ -13,6 +13,7 @@ from pathlib import Path
 
 from support.drivers.shared_java import address_of, drive
 
+from backfill_core.in_place import rounds
 from backfill_spark.settings import DriverSettings
 
 FORKS = multiprocessing.get_context("forkserver")
@@ -27,6 +28,8 @@ class Start:
     state_dir: Path
     log: Path
     crash_at: str | None = None
+    rewrites_per_commit: int | None = None
+    """Distance of commits to a live table in a `LastingJava`; `None`: the product's, up to two minutes."""
 
 
 class OwnJava:
@@ -93,4 +96,6 @@ def _drive(start, java):
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
     os.environ |= java
+    if start.rewrites_per_commit is not None:
+        rounds.REWRITES_PER_COMMIT = start.rewrites_per_commit
     drive(start.file, DriverSettings(cores=1, state_dir=start.state_dir, crash_at=start.crash_at))
