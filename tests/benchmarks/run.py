@@ -6,6 +6,7 @@
     python tests/benchmarks/run.py --only ways                  files that are copied without decoding
     python tests/benchmarks/run.py --only large --runs 3        a copy of 10 GiB next to `cp`
     python tests/benchmarks/run.py --only replica               a replica that catches up, next to MERGE; its lag and its receipt
+    python tests/benchmarks/run.py --only filled --rows 8000000 --runs 3   a column filled in place, next to UPDATE; with a busy writer
     python tests/benchmarks/run.py --only kafka                 a topic of a real broker
 
 It writes the JSON, prints a table, and draws docs/images/bench.svg. Each part runs in a separate process on a separate copy of the
@@ -33,6 +34,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import by_strategy  # noqa: E402
 import catch_up  # noqa: E402
 import file_ways  # noqa: E402
+import filled_column  # noqa: E402
 import kafka_topic  # noqa: E402
 import limits  # noqa: E402
 import parts  # noqa: E402
@@ -54,7 +56,7 @@ BARS = {
     "seal_p50": ("ms", 150, "lower"), "seal_p99": ("ms", 300, "lower"),
     **limits.BARS, "pause_quiet": ("s", 2.5, "lower"),
     "pause_forced": ("s", 0.5, "lower"), "restart_first_seal": ("s", 15, "lower"), "receipt_share": ("ratio", 0.35, "lower"),
-    **by_strategy.BARS, **file_ways.BARS, **catch_up.BARS, **kafka_topic.BARS,
+    **by_strategy.BARS, **file_ways.BARS, **catch_up.BARS, **kafka_topic.BARS, **filled_column.BARS,
 }  # fmt: skip
 
 
@@ -300,6 +302,10 @@ class Bench:
     def replica(self):
         """Run `catch_up`."""
         catch_up.replica(self)
+
+    def filled(self):
+        """Run `filled_column`; not part of `make bench`, because commits keep a distance of minutes from a busy writer."""
+        filled_column.filled(self)
 
     # ------------------------------------------------------------ a topic
     def kafka(self):
