@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from backfill_core.file_copies.logged_statistics import LoggedStatistics
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.protocol.events import Head
+from backfill_spark.delta.listing.entries import logged_file, logged_values
+from backfill_spark.delta.listing.logged_files import LoggedFiles
 from backfill_spark.delta.properties import PropertyNamesPlaceError, check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import UserDefinedTypeError, check_schema_text
-from backfill_spark.delta.source_file import LoggedFile, LoggedValues, values_of, without_statistics
+from backfill_spark.delta.source_file import LoggedFile, LoggedValues
 from backfill_spark.delta.spark_internals import SparkDeltaLog, read_by_either
-from backfill_spark.jvm.bulk_calls import java_function, text_of
+from backfill_spark.jvm.bulk_calls import TextExchange, java_function
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_no_table
 from backfill_spark.jvm.gateway import hadoop_conf, items, java
 
@@ -37,12 +39,6 @@ class EmptyCommitError(Exception):
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 """File name of a commit, with its version."""
-
-_COUNT_FIRST = re.compile(r'\{"numRecords":(\d+)[,}]')
-"""Beginning of statistics from Delta and Kernel. With it, the count is read without parsing the rest, a kilobyte per file."""
-
-NO_PARTITION: Mapping[str, str | None] = {}
-"""Partition values of all files of a table without partition columns."""
 
 LOG_ERRORS = (*JAVA_ERRORS, EmptyCommitError, PropertyNamesPlaceError, UserDefinedTypeError)
 """Exceptions of reads of a log; only the caller knows whether the table is a source or a target."""
@@ -225,8 +221,18 @@ def files_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence
     Raises:
         LOG_ERRORS: any error of Kernel or the storage.
     """
-    files = _added(spark, path, version, lambda line: _parse(line, nulls_of), statistics=True)
+    files = _added(spark, path, version, lambda line: logged_file(line, nulls_of), statistics=True)
     return sorted(files, key=lambda file: file.path)
+
+
+def listing_at(spark: SparkSession, path: str, version: int, *, nulls_of: Sequence[str]) -> LoggedFiles:
+    """Return the same files as `files_at` with a bounded heap: their entries are in a temporary file.
+
+    Raises:
+        LOG_ERRORS: any error of Kernel or the storage.
+        StorageFullError: the temporary folder has no space.
+    """
+    return _of_added(spark, path, version, lambda lines: LoggedFiles(lines, nulls_of), statistics=True)
 
 
 def added_at(spark: SparkSession, path: str, version: int) -> list[str]:
@@ -300,7 +306,7 @@ def values_at(spark: SparkSession, path: str, version: int, *, columns: Sequence
     Raises:
         LOG_ERRORS: any error of Kernel or the storage.
     """
-    files = _added(spark, path, version, lambda line: _values(line, columns), statistics=True)
+    files = _added(spark, path, version, lambda line: logged_values(line, columns), statistics=True)
     return sorted(files, key=lambda file: file.path)
 
 
@@ -327,18 +333,28 @@ def same_rows(spark: SparkSession, rows: Any, other: Any) -> bool:
 
 def _added(spark: SparkSession, path: str, version: int, parse: Callable[[str], T], *, statistics: bool) -> list[T]:
     """Return the `add` actions of a version, each parsed from a line of a commit, in no order."""
+    return _of_added(spark, path, version, lambda lines: [parse(line) for line in lines], statistics=statistics)
 
-    def by_kernel() -> list[T]:
+
+def _of_added(
+    spark: SparkSession, path: str, version: int, collect: Callable[[Iterable[str]], T], *, statistics: bool
+) -> T:
+    """Return the result of `collect`, which is called with the `add` actions of a version: lines of a commit, in no order.
+
+    If Kernel cannot read the log, it is called once more.
+    """
+
+    def by_kernel() -> T:
         engine, table = _open(spark, path)
         snapshot = table.getSnapshotAsOfVersion(engine, version)
         _check_commits(snapshot)
         batches = snapshot.getScanBuilder().build().getScanFiles(engine, statistics)
         try:
-            return [parse(line) for line in _lines(spark, batches)]
+            return collect(_lines(spark, batches))
         finally:
             batches.close()
 
-    return read_by_either(spark, path, by_kernel, lambda log: [parse(line) for line in log.added(version)])
+    return read_by_either(spark, path, by_kernel, lambda log: collect(log.added(version)))
 
 
 def _check_commits(snapshot: Any) -> None:
@@ -350,14 +366,15 @@ def _check_commits(snapshot: Any) -> None:
 
 def logged_files(spark: SparkSession, batches: Any, nulls_of: Sequence[str] = ()) -> Iterator[LoggedFile]:
     """Yield the files of a Kernel scan, batch by batch; the caller closes the scan."""
-    return (_parse(line, nulls_of) for line in _lines(spark, batches))
+    return (logged_file(line, nulls_of) for line in _lines(spark, batches))
 
 
 def _lines(spark: SparkSession, batches: Any) -> Iterator[str]:
     as_json = java_function(spark, "io.delta.kernel.defaults.internal.json.JsonUtils", "rowToJson")
-    while batches.hasNext():
-        lines = batches.next().getRows().map(as_json).toInMemoryList()
-        yield from lines_of(text_of(spark, lines))
+    with closing(TextExchange(spark)) as exchange:
+        while batches.hasNext():
+            lines = batches.next().getRows().map(as_json).toInMemoryList()
+            yield from lines_of(exchange.text_of(lines))
 
 
 def lines_of(text: str) -> list[str]:
@@ -378,23 +395,3 @@ def _open(spark: SparkSession, path: str) -> tuple[Any, Any]:
     kernel: Any = java(spark).io.delta.kernel
     engine = kernel.defaults.engine.DefaultEngine.create(hadoop_conf(spark))  # type: ignore[union-attr]
     return engine, kernel.Table.forPath(engine, path)
-
-
-def _parse(line: str, nulls_of: Sequence[str]) -> LoggedFile:
-    add = json.loads(line)["add"]
-    counted = None if nulls_of else _COUNT_FIRST.match(add.get("stats") or "")
-    stats = LoggedStatistics(int(counted[1])) if counted else LoggedStatistics.of(add.get("stats"))
-    return LoggedFile(
-        path=add["path"],
-        bytes=add["size"],
-        rows=stats.rows,
-        deleted=(add.get("deletionVector") or {}).get("cardinality", 0),
-        nulls=tuple(stats.null_count(name) for name in nulls_of),
-        action=without_statistics(add),
-        statistics=add.get("stats"),
-        partition=add.get("partitionValues") or NO_PARTITION,
-    )
-
-
-def _values(line: str, columns: Sequence[str]) -> LoggedValues:
-    return values_of(json.loads(line)["add"], columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 from urllib.parse import unquote
@@ -42,11 +42,11 @@ class LoggedFile:
     """Values of the partition columns by their physical names."""
 
 
-def fingerprint_of(files: Sequence[LoggedFile], rows: Sequence[int]) -> str:
-    """Return the hash of some files and their row counts, which identifies the row index."""
+def fingerprint_of(paths: Iterable[str], rows: Sequence[int], deleted: Sequence[int]) -> str:
+    """Return the hash of the paths and row counts of some files, which identifies the row index."""
     digest = hashlib.sha256()
-    for file, count in zip(files, rows, strict=True):
-        digest.update(f"{file.path}\0{count}\0{file.deleted}\n".encode())
+    for path, count, hidden in zip(paths, rows, deleted, strict=True):
+        digest.update(f"{path}\0{count}\0{hidden}\n".encode())
     return digest.hexdigest()[:32]
 
 

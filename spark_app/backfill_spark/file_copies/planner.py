@@ -172,10 +172,20 @@ class JobCopyModes:
         }
 
     def _mode(self, file: SourceFile) -> tuple[CopyMode, int | None]:
-        rows, nulls = file.counts([column.physical for column in self.table.columns])
+        rows, nulls = file.counts(self._without_nulls)
         values = self.filtered.values(file)
         facts = FileFacts(rows, nulls, file.partition, values, file.vector is not None, file.is_elsewhere)
         return of_file(self.best, self.transform, self.table, self.target, facts), rows
+
+    @cached_property
+    def _without_nulls(self) -> tuple[str, ...]:
+        """Physical names of the columns whose values in the target may not be null; only of these does a null count matter."""
+        columns, outputs = self.table.by_name, self.target.by_name
+        return tuple(
+            columns[output.column].physical
+            for name, output in self.transform.outputs.items()
+            if isinstance(output, Taken) and name in outputs and not outputs[name].takes_null
+        )
 
     def partition(self, file: SourceFile) -> dict[str, str | None]:
         """Return a file's partition values as the target stores them."""

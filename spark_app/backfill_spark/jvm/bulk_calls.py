@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import base64
+import os
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backfill_spark.jvm.gateway import java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+BUFFER_BYTES = 2**20
+"""Size of Java's buffer, which is written at once."""
 
 
 def java_function(spark: SparkSession, owner: str, name: str) -> Any:
@@ -32,14 +38,40 @@ def java_lines(spark: SparkSession, lines: Sequence[str]) -> Any:
     return jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(given, "UTF-8")).lines()
 
 
-def text_of(spark: SparkSession, lines: Any) -> str:
-    """Return the strings of a `java.util.Collection`, each followed by a line feed.
+class TextExchange:
+    """Transfers strings from Java by a temporary file, because py4j processes each character of a string with escapes in Python.
 
-    They are transferred as Base64, because py4j processes each character of a string with escapes, and each byte of an array, in Python.
+    The file has no name, and only the strings of one call.
     """
-    jvm = java(spark)
-    out = jvm.java.io.ByteArrayOutputStream()
-    coded = jvm.java.util.Base64.getEncoder().wrap(out)
-    jvm.org.apache.commons.io.IOUtils.writeLines(lines, "\n", coded, "UTF-8")
-    coded.close()
-    return base64.b64decode(out.toString("ISO-8859-1")).decode()
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Create the file; Java runs on this machine.
+
+        Raises:
+            OSError: the temporary folder has no space.
+            JAVA_ERRORS: the same for Java.
+        """
+        jvm = java(spark)
+        self._write_lines = jvm.org.apache.commons.io.IOUtils.writeLines
+        self._file, name = tempfile.mkstemp(prefix="backfill-exchange-")
+        try:
+            stream = jvm.java.io.FileOutputStream(name)
+        finally:
+            Path(name).unlink()
+        self._channel, self._out = stream.getChannel(), jvm.java.io.BufferedOutputStream(stream, BUFFER_BYTES)
+
+    def text_of(self, lines: Any) -> str:
+        """Return the strings of a `java.util.Collection`, each followed by a line feed."""
+        self._channel.truncate(0)
+        self._write_lines(lines, "\n", self._out, "UTF-8")
+        self._out.flush()
+        size = os.fstat(self._file).st_size
+        text = bytearray()
+        while len(text) < size:
+            text += os.pread(self._file, size - len(text), len(text))
+        return text.decode()
+
+    def close(self) -> None:
+        """Remove the file."""
+        os.close(self._file)
+        self._out.close()

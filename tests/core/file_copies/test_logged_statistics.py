@@ -44,3 +44,26 @@ class TestStatistics:
         statistics = LoggedStatistics.of('{"minValues": {"d": 0.10000000000000000001, "n": 9007199254740993}}')
 
         assert (str(statistics.smallest["d"]), statistics.smallest["n"]) == ("0.10000000000000000001", 9007199254740993)
+
+
+class TestRowCount:
+    """The row count alone equals that of the whole statistics."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            '{"numRecords":12,"minValues":{"a":1}}',
+            '{"numRecords":12}',
+            '{"numRecords": 12}',
+            '{"minValues":{"numRecords":3},"numRecords":12}',
+            '{"numRecords":12.5,"nullCount":{}}',
+            '{"numRecords":"12"}',
+            f'{{"numRecords":{2**60}}}',
+            f'{{"numRecords":{10**30}}}',
+            "",
+            None,
+        ],
+    )
+    def test_the_count_equals_that_of_the_whole_statistics(self, text):
+        """The order and the spaces of other writers differ from those of Delta."""
+        assert LoggedStatistics.of_rows(text).rows == LoggedStatistics.of(text).rows

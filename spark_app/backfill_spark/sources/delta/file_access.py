@@ -59,6 +59,10 @@ class FileAccess:
             ),
         )  # fmt: skip
 
+    def check_places(self, version: int, places: Iterable[Mapping[str, Any]]) -> None:
+        """Reject places of files that the job may not read; see `check_listed`. A place is an `add` action, or only its path."""
+        self._check(version, places)
+
     def check_actions(self, version: int, actions: Iterable[Mapping[str, Any]]) -> None:
         """Reject files of a commit's `add`, `remove` and `cdc` actions; see `check_listed`."""
         self._check(

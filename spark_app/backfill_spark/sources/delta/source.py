@@ -1,11 +1,11 @@
 """A changing Delta table, read by pinned version, exact files and versions of its change feed.
 
-Files of the pinned version stay in the JVM as a list in path order; Python only has their row counts. Delta reads each slice.
+Python has numbers of the pinned version's files, in path order. Entries of the log are in a temporary file; Delta gets those of a slice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
-from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, files_at, newest_version, table_at
+from backfill_spark.delta.listing.logged_files import LoggedFiles
+from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, files_at, listing_at, newest_version, table_at
 from backfill_spark.delta.partition_values import describe_partitions
 from backfill_spark.delta.properties import CHANGE_FEED, is_on, kept_seconds, physical_name
 from backfill_spark.delta.schemas import check_schema_text, schema_of
@@ -30,6 +31,7 @@ from backfill_spark.delta.source_file import LoggedFile, SourceFile, fingerprint
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions, log_damage
 from backfill_spark.delta.table_facts import facts_of
 from backfill_spark.delta.types import quoted
+from backfill_spark.jvm.gateway import items
 from backfill_spark.ports.source import PinnedTable
 from backfill_spark.rows.columns import unused
 from backfill_spark.sources.delta.checks import CHANGE_TYPE, COMMIT_VERSION, check_schema
@@ -75,11 +77,10 @@ class DeltaTableSource:
         self._pinned: PinnedTable | None = None
         self._layout: LoggedTable | None = None
         self._snapshot: Any = None
-        self._files: Any = None
-        self._logged: Sequence[LoggedFile] = ()
+        self._logged: LoggedFiles  # created by `pin`
+        self._log: VersionLog  # created by `pin`
         self._nulls: dict[str, list[int | None]] = {}
         self._opened: SparkDeltaLog | None = None
-        self._log: VersionLog  # created by `pin`, before any later version is read
         self._listed = set[int]()
         self._ranges: RangeFiles | None = None
 
@@ -150,34 +151,35 @@ class DeltaTableSource:
         check_schema_text(str(metadata.schemaString()))
         schema = schema_of(str(snapshot.schema().json()))
         key = [column for column in self._key if column in schema.names]
-        rows = files_at(self._spark, self.path, version, nulls_of=[physical_name(schema[column]) for column in key])
-        self._access.check_listed(version, rows)
-        self._files = delta_actions(self._spark, [row.action for row in rows])
-        self._logged = rows
-        self._nulls = {column: [row.nulls[index] for row in rows] for index, column in enumerate(key)}
-        counted = self._count([index for index, row in enumerate(rows) if row.rows is None])
-        counts = [counted[index] if row.rows is None else row.rows for index, row in enumerate(rows)]
-        partitions = self._delta_log.partitions(snapshot)
+        physical = [physical_name(schema[column]) for column in key]
+        self._logged = files = listing_at(self._spark, self.path, version, nulls_of=physical)
+        self._access.check_places(version, files.places())
+        self._nulls = {column: [nulls[index] for nulls in files.nulls] for index, column in enumerate(key)}
+        counted = self._count([index for index, rows in enumerate(files.rows) if rows is None])
+        counts = [counted[index] if rows is None else rows for index, rows in enumerate(files.rows)]
+        names = self._delta_log.partitions(snapshot)
         return PinnedTable(
             version=version,
             timestamp_ms=snapshot.timestamp(),
             rows=tuple(counts),
-            deleted=tuple(row.deleted for row in rows),
-            bytes=tuple(row.bytes for row in rows),
+            deleted=tuple(files.deleted),
+            bytes=tuple(files.bytes),
             table_id=metadata.id(),
-            fingerprint=fingerprint_of(rows, counts),
+            fingerprint=fingerprint_of(files.paths, counts, files.deleted),
             schema=schema,
-            partitions=partitions,
+            partitions=names,
             change_feed=is_on(self._delta_log.properties(snapshot), CHANGE_FEED),
-            partition_of=describe_partitions([row.partition for row in rows], [schema[name] for name in partitions]),
+            partition_of=describe_partitions(files.partitions, [schema[name] for name in names]),
         )
 
     def _count(self, indexes: Sequence[int]) -> dict[int, int]:
         """Count the rows, with deleted ones, of files without a row count in the log; one Spark job for all files."""
-        if not indexes:
-            return {}
-        uncounted = [self._files.get(index) for index in indexes]
-        return dict(zip(indexes, self._delta_log.row_counts(uncounted, self._snapshot), strict=True))
+        counts = self._delta_log.row_counts(items(self._actions(indexes)), self._snapshot) if indexes else []
+        return dict(zip(indexes, counts, strict=True))
+
+    def _actions(self, indexes: Iterable[int]) -> Any:
+        """Return a `java.util.List` of Delta's actions of some files, in order."""
+        return delta_actions(self._spark, [self._logged.action(index) for index in indexes])
 
     def kept_seconds(self) -> int:
         """Return the retention of removed files or of the log's old versions, whichever is shorter."""
@@ -267,7 +269,7 @@ class DeltaTableSource:
 
     def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
         """See `SupportsFiles`."""
-        return tuple(SourceFile.of_logged(self._logged[index]) for index in files)
+        return tuple(SourceFile.of(self._logged.entry(index)) for index in files)
 
     def files_of(self, version: int) -> Sequence[LoggedFile]:
         """See `SupportsFiles`."""
@@ -286,15 +288,13 @@ class DeltaTableSource:
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
         """Return the rows of ranges of the pinned version, with its columns and without order; lazy."""
-        frames: list[DataFrame] = []
         whole = [part.file for part in ranges if part.whole]
-        for first, stop in runs(whole):
-            frames.append(self._frame(first, stop))
+        frames = [self._frame(first, stop) for first, stop in runs(whole)]
         frames += [self._part(part) for part in ranges if not part.whole]
         return reduce(DataFrame.unionAll, frames) if frames else self._frame(0, 0)
 
     def _frame(self, first: int, stop: int) -> DataFrame:
-        return self._delta_log.frame(self._files.subList(first, stop), self._snapshot)
+        return self._delta_log.frame(self._actions(range(first, stop)), self._snapshot)
 
     def read_segments(self, parts: Sequence[Sequence[FileRange]]) -> tuple[DataFrame, str]:
         """Return rows like `read`, but reading each file once, and the name of a column with the index of their part."""

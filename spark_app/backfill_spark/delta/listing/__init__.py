@@ -1,0 +1,1 @@
+"""The files of one version: entries of the log, parsed, and stored without a heap that grows with them."""
