@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.errors import BackfillError, TargetDamagedError, TransientError
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_spark.delta.checkpoints.kernel_checkpoints import KernelCheckpoints
 from backfill_spark.delta.checkpoints.log_cleanup import LogCleanup
+from backfill_spark.delta.checkpoints.spacing import commits_between
 from backfill_spark.delta.deletion_vectors import vector_of
 from backfill_spark.delta.log import action_of, commit_text, lines_of, text_of_file
 from backfill_spark.delta.spark_internals import SparkDeltaLog
@@ -33,6 +35,15 @@ COMMITS_MAX = 1_000
 """Maximum number of commits that are read; if there are more, Spark writes the checkpoint."""
 
 
+@dataclass(frozen=True, slots=True)
+class LastCheckpoint:
+    """The newest checkpoint of a table, as the log's hint file describes it."""
+
+    version: int
+    size: int
+    """Number of its actions, which are its files and few others; 0 if the hint has no number."""
+
+
 class CommitHooks:
     """The hooks of past commits to one table. Safe to use from several threads: one commits, the others run hooks."""
 
@@ -46,7 +57,7 @@ class CommitHooks:
         self._damage: TargetDamagedError | None = None
         self._tried_by_spark = -1
         self._plain: set[int] = set()
-        self._known = -1
+        self._last: LastCheckpoint | None = None
         self._lock, self._running = threading.Lock(), threading.Lock()
 
     def add(self, result: Any, *, plain: bool) -> None:
@@ -108,7 +119,12 @@ class CommitHooks:
         return None
 
     def _checkpoint(self, version: int) -> None:
-        if self._misleads(version):
+        last = self._last or _last_checkpoint(self._spark, self._path)
+        if last.version < 0 or version - last.version >= commits_between(last.size):
+            self._write_checkpoint(version, last)
+
+    def _write_checkpoint(self, version: int, last: LastCheckpoint) -> None:
+        if self._misleads(version, last):
             self._checkpoints.check_before(version)  # Spark would also build on the previous checkpoint
             self._by_spark(version)
         else:
@@ -117,9 +133,10 @@ class CommitHooks:
             except (*JAVA_ERRORS, TransientError) as error:
                 self._by_spark(version, error)
         self._damage = None
-        self._known = max(self._known, version)
+        written = _last_checkpoint(self._spark, self._path)
+        self._last = LastCheckpoint(max(last.version, version), written.size)
         with self._lock:
-            self._plain = {plain for plain in self._plain if plain > self._known}
+            self._plain = {plain for plain in self._plain if plain > version}
         self.cleanup.start()
 
     def _by_spark(self, version: int, failure: Exception | None = None) -> None:
@@ -137,15 +154,13 @@ class CommitHooks:
         except JAVA_ERRORS as error:
             raise missing from error
         # Spark only logs errors.
-        if _last_checkpoint(self._spark, self._path) < version:
+        if _last_checkpoint(self._spark, self._path).version < version:
             raise missing
 
-    def _misleads(self, version: int) -> bool:
+    def _misleads(self, version: int, last: LastCheckpoint) -> bool:
         """Return True if Spark would miss files when it reads Kernel's checkpoint of a version."""
-        if self._known < 0:
-            self._known = _last_checkpoint(self._spark, self._path)
         with self._lock:
-            unknown = [number for number in range(self._known + 1, version + 1) if number not in self._plain]
+            unknown = [number for number in range(last.version + 1, version + 1) if number not in self._plain]
         if len(unknown) > COMMITS_MAX:
             return True
         try:
@@ -175,13 +190,14 @@ def _key(file: dict[str, Any]) -> tuple[str, DeletionVector | None]:
     return file["path"], vector_of(file)
 
 
-def _last_checkpoint(spark: SparkSession, path: str) -> int:
-    """Return the version of the newest checkpoint from the log's hint file; -1 if there is none."""
+def _last_checkpoint(spark: SparkSession, path: str) -> LastCheckpoint:
+    """Return the newest checkpoint from the log's hint file; version -1 if there is none."""
     try:
-        return int(json.loads(text_of_file(spark, f"{path}/_delta_log/_last_checkpoint"))["version"])
+        hint = json.loads(text_of_file(spark, f"{path}/_delta_log/_last_checkpoint"))
+        return LastCheckpoint(int(hint["version"]), int(hint.get("size") or 0))
     except JAVA_ERRORS as error:
         if is_a(error, "FileNotFoundException"):
-            return -1
+            return LastCheckpoint(-1, 0)
         raise
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return -1
+    except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
+        return LastCheckpoint(-1, 0)

@@ -1,5 +1,6 @@
 """Checkpoints of a target's log: readers see only complete ones, and none is built on an incomplete one."""
 
+import json
 import os
 import re
 import shutil
@@ -170,6 +171,23 @@ def aged(path, days):
 
 def names_in_log(path):
     return {file.name for file in Path(path, "_delta_log").iterdir() if file.is_file() and file.name[0] != "."}
+
+
+class TestTheDistanceOfCheckpoints:
+    """A checkpoint lists every file, so a large table gets one after more commits."""
+
+    def test_a_larger_table_gets_its_next_checkpoint_later(self, spark, filled):
+        """The hint of the newest checkpoint has the number of its files, here 100,000, which are 20 commits."""
+        for _ in range(11):
+            filled.commit()
+        hint = Path(filled.path, "_delta_log", "_last_checkpoint")
+        hint.write_text(json.dumps({**json.loads(hint.read_text()), "size": 100_000}))
+        filled.committer = filled.open()
+
+        failures = [filled.commit() for _ in range(20)]
+
+        assert failures == [None] * 20
+        assert sorted(checkpoints(spark, filled.path)) == [10, 30]
 
 
 class TestExpiredFilesOfTheLog:
