@@ -173,7 +173,7 @@ REFUSED = {
     "an option that names a file": Refused(
         of_a_topic(topic(options={"client.id": "${dir:/etc/backfill-control:token}"})), "spec.source.kafka", "options refers to a file with ${"
     ),
-    "a copy whose commits are marked as rewrites": Refused(spec(target=target(dataChange=False)), "spec", "dataChange: false is for strategy InPlace"),
+    "a copy whose commits are marked as rewrites": Refused(spec(target=target(dataChange=False)), "spec", "dataChange: false is for strategy InPlace: each commit of other strategies adds rows"),
     "a path too long": Refused(spec(target=target(path="/" + "x" * 3000)), "spec.target.delta.path", "Too long"),
     "a blank path": Refused(spec(target=target(path="  ")), "spec.target.delta.path", "should match"),
 }  # fmt: skip
