@@ -3,6 +3,9 @@
 from pathlib import Path
 
 import pytest
+from deltalake.exceptions import CommitFailedError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from support.endings import assert_ending
 from support.tables.jobs import job, make_kind, make_orders
 from support.tables.logs import actions_in, commit_of, commits_of
@@ -70,6 +73,17 @@ def spec_of(path, values=None, where=None, **spec):
     return job(path, path, source={"key": []}, strategy=strategy, transform=transform, **{"verify": "Final", **spec})
 
 
+def written(write, tries=20):
+    """Write as other writers do, which start again after a conflict with a commit of the job."""
+    try:
+        write()
+    except (CommitFailedError, PySparkException, Py4JJavaError) as error:
+        conflict = isinstance(error, CommitFailedError) or "DELTA_CONCURRENT" in str(error)
+        if not conflict or tries == 1:
+            raise
+        written(write, tries - 1)
+
+
 @pytest.fixture
 def fill(spark, settings, path):
     """Run a job on the table; `writers` write one after the other, once rows are filled."""
@@ -79,7 +93,7 @@ def fill(spark, settings, path):
 
         def observe(progress):
             if progress.splits_done and pending:
-                pending.pop(0)()
+                written(pending.pop(0))
 
         outcome = run_driver(
             spec_of(path, values, where, **spec), settings=settings, spark=spark, observe=observe, stop=stop

@@ -179,6 +179,10 @@ def sound_specs(draw):
     ends_for_good = spec.get("strategy", {}).get("type") == "RearrangedChain"
     if spec.get("after") == "Follow" or "ttlSecondsAfterFinished" in spec or ends_for_good:
         spec.pop("refresh", None)
+    if spec.get("deletionPolicy") == "Drop":
+        spec.pop("ttlSecondsAfterFinished", None)
+        if "scope" in target or spec.get("strategy", {}).get("type") == FILLING:
+            del spec["deletionPolicy"]
     if "eventLog" in spec.get("spark", {}):
         spec["spark"]["eventLog"]["path"] = "/data/events"
     if "scratch" in spec:

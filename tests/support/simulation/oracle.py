@@ -290,14 +290,14 @@ class Oracle:
         stored = self._stored_revision
         demand(stored >= ack.revision, f"revision {ack.revision} was acknowledged, {stored} is sealed")
         command = self.commands.get(ack.revision)
-        self.width.on_ack(command, [entry for revision, entry in self.commands.items() if revision > ack.revision])
+        if ack.revision in self._heard:
+            self.width.on_ack(command, [entry for revision, entry in self.commands.items() if revision > ack.revision])
         pauses = [revision for revision, entry in self.commands.items() if isinstance(entry, Pause | Resume)]
         if isinstance(command, Pause) and ack.revision == max(pauses):
             self._paused = command
         rates = [revision for revision, entry in self.commands.items() if isinstance(entry, Throttle)]
         if isinstance(command, Throttle) and ack.revision == max(rates) and command.for_s is None:
-            limited = command.rows_per_s is not None
-            self._rate = _Rate(command.rows_per_s or 0, now_s) if limited else None
+            self._rate = None if command.rows_per_s is None else _Rate(command.rows_per_s, now_s)
         demand(ack.revision <= max(self.commands, default=0), "a revision that was never sent was acknowledged")
 
     @property

@@ -39,6 +39,7 @@ class WidthOracle:
         """Watch a world from its beginning; a job with a `fixed` width refuses each change."""
         self._given, self._fixed = given, fixed
         self._at_start: int | None = None
+        self._begun = False
         self.most = DEFAULT
         """Pieces of history that may surely run at the same time."""
 
@@ -52,6 +53,7 @@ class WidthOracle:
         stored = None if last is None else last.controls.in_flight_max
         self.most = stored if stored is not None and spec == before else spec
         self._at_start = None if self._fixed else self.most
+        self._begun = True
 
     def on_command(self, command: Command) -> None:
         """Record a command: it may take effect from now on."""
@@ -59,7 +61,10 @@ class WidthOracle:
             self.most = max(self.most, command.in_flight_max)
 
     def on_ack(self, command: Command | None, later: Iterable[Command]) -> None:
-        """Record a command in force; `later` are those that were accepted after it."""
+        """Record a command that this attempt heard and took; `later` are those that were accepted after it.
+
+        One of an earlier attempt is answered too, and does not tell the width: the spec may have changed since.
+        """
         if not isinstance(command, Rescale):
             return
         demand(not self._fixed, "a width was acknowledged that the job cannot change")
@@ -68,7 +73,12 @@ class WidthOracle:
         self.most = max([command.in_flight_max, *widths])
 
     def check_stored(self, state: JobState, heard: Mapping[int, Command]) -> None:
-        """Check a state of the newest attempt: its width is that of the last command of those that it heard and took."""
+        """Check a state of the newest attempt: its width is that of the last command of those that it heard and took.
+
+        A table that was filled before the first attempt has the state of an earlier job.
+        """
+        if not self._begun:
+            return
         taken = [command for revision, command in heard.items() if revision <= state.controls.revision]
         widths = [] if self._fixed else [each.in_flight_max for each in taken if isinstance(each, Rescale)]
         expected = widths[-1] if widths else self._at_start
