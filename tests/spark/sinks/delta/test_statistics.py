@@ -94,6 +94,26 @@ class TestStatistics:
         assert target.read().where(f"at > cast('{late}{zone}' AS {kind}) - interval 1 microsecond").count() == 1
         assert target.read().where(f"at < cast('{early}{zone}' AS {kind}) + interval 1 microsecond").count() == 1
 
+    @pytest.mark.parametrize("zero", ["0.0", "-0.0"])
+    def test_bounds_include_both_zeros_and_no_nan(self, spark, table, zero):
+        """0.0 equals -0.0 for every reader, and NaN has no place in an order: a bound that lacks one of them hides its rows."""
+        kinds = ("double", "float")
+        rows = spark.range(0, 20, 1, 1).selectExpr(
+            "id",
+            *(f"{kind}('{zero}') AS {kind}_zero" for kind in kinds),
+            *(f"{kind}(if(id = 3, 'NaN', '1.0')) AS {kind}_nan" for kind in kinds),
+        )
+        target = table(rows)
+        version = target.committer.seal(1, target.stage(rows), "s").version
+
+        stats = json.loads(next(a["add"]["stats"] for a in target.actions(version) if "add" in a))
+
+        low, high = stats["minValues"], stats["maxValues"]
+        for kind in kinds:
+            name = f"{kind}_zero"
+            assert (str(low[name]), str(high[name])) == ("-0.0", "0.0")
+        assert not {f"{kind}_nan" for kind in kinds} & {*low, *high}
+
     def test_files_without_rows_are_not_staged(self, spark, table):
         """An empty file costs every reader a request."""
         target = table(spark.range(1))
