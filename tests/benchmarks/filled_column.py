@@ -1,15 +1,17 @@
 """Fill a new column of a table with seven others in place, next to `UPDATE`, and both while another writer merges once a second.
 
-Part of `run.py --only filled`. `UPDATE` takes turns with the job, warm, with and without deletion vectors; figures are medians. The table
-is new, so the job treats its files as in use. The writer fills the column of its own rows, and retries nothing: a failed transaction
+Part of `run.py --only filled`. `UPDATE` takes turns with the job, warm, with and without deletion vectors; figures are medians. The log
+gives the table's files an age of an hour, so the job finds none of them in use before the writer begins. The writer fills the column of its own rows, and retries nothing: a failed transaction
 counts. It shares the machine's cores with the job.
 """
 
+import json
 import os
 import random
 import shutil
 import threading
 import time
+from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -28,6 +30,7 @@ MERGE = f"""
     WHEN MATCHED THEN UPDATE SET t.status = s.status, t.status_norm = {VALUE.replace("status", "s.status")}"""
 MERGED_ROWS, MERGE_EVERY_S = 100, 1.0
 TRIES_MAX, WARM_WRITES = 5, 5
+AGE_MS = 3_600_000
 VECTORS = {"without_vectors": "false", "with_vectors": "true"}
 
 
@@ -62,11 +65,24 @@ def table(bench, vectors):
     """Return a table with the source's rows, and a new column; its files are the source's."""
     path = bench.fresh("filled")
     shutil.copytree(bench.source, path, copy_function=os.link)
+    age(Path(path, "_delta_log"))
     properties = f"'delta.enableChangeDataFeed' = 'false', 'delta.enableDeletionVectors' = '{vectors}'"
     bench.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({properties})")
     bench.spark.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (status_norm STRING)")
     os.sync()
     return path
+
+
+def age(log):
+    """Make the files of a log an hour older."""
+    for checksum in (*log.glob("*.crc"), *log.glob(".*.crc")):
+        checksum.unlink(missing_ok=True)  # it repeats the files' times
+    for commit in log.glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for add in (action["add"] for action in actions if "add" in action):
+            add["modificationTime"] -= AGE_MS
+        commit.unlink()  # a link to the source's
+        commit.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
 
 
 def update(bench, path):
@@ -94,6 +110,7 @@ def fill(bench, path):
         job(path, path, name="bench", barrier={"intervalMs": 1000}, **spec), settings=bench.settings, spark=bench.spark
     )
     assert outcome.outcome == "Complete", outcome
+    bench.extra["filled_steps_s"] = {step.name: step.seconds for step in outcome.progress.steps}
     left = bench.spark.read.format("delta").load(path).where(f"status_norm IS DISTINCT FROM {VALUE}").count()
     assert left == 0, left
     return outcome.outcome
