@@ -1,8 +1,8 @@
 """Fill a new column of a table with seven others in place, next to `UPDATE`, and both while another writer merges once a second.
 
 Part of `run.py --only filled`. `UPDATE` takes turns with the job, warm, with and without deletion vectors; figures are medians. The log
-gives the table's files an age of an hour, so the job finds none of them in use before the writer begins. The writer fills the column of its own rows, and retries nothing: a failed transaction
-counts. It shares the machine's cores with the job.
+gives the table's files an age of an hour, so the job finds none of them in use before the writer begins. The writer fills the column of
+its own rows, and retries nothing: a failed transaction counts. It shares the machine's cores with the job.
 """
 
 import json
