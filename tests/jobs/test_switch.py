@@ -87,6 +87,36 @@ class TestALiveWriter:
         assert set(writer.ids[:2]) <= set(ids_in(target))
 
 
+class TestARunAfterASwitchOver:
+    """The target has other writers, and no state of the job: a copy would begin again and add the source's rows to theirs."""
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            {"name": "other", "target": {"writeMode": "Append", "existingRows": "Keep"}},
+            {"strategy": {"type": "Replica"}},
+        ],
+        ids=["another job that keeps rows", "the same job and an empty target"],
+    )
+    def test_is_refused_by_name_and_changes_nothing(self, spark, moved, spec):
+        """Existing rows of the target do not refuse it: they may stay, or writers deleted them."""
+        job, _, source, target = moved()
+        assert job.switch(spark).end == "Switched"
+        where = "id = 5" if "target" in spec else "true"
+        spark.sql(f"DELETE FROM delta.`{target}` WHERE {where}")
+        before = head_actions(spark, target)
+        again = Backfill.of(document(source, target, **spec), settings=Settings(state_dir=source + "-state", cores=2))
+
+        with pytest.raises(SwitchBlockedError) as refused:
+            again.run(spark)
+        with pytest.raises(SwitchBlockedError):
+            again.plan(spark)
+
+        assert_ending(refused.value, "SwitchBlocked")
+        assert "spec.target.delta: " in refused.value.message
+        assert head_actions(spark, target) == before
+
+
 class TestGivenUp:
     """A switch-over that fails before its flip leaves the job as it found it."""
 

@@ -11,7 +11,7 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import InvalidSpecError, SwitchBlockedError, UnsupportedSourceFeatureError
 from backfill_core.source_fence.fence import TableHead
 from backfill_core.source_fence.fenceable import check_fenceable
-from backfill_core.switch_over.mark import Mark
+from backfill_core.switch_over.mark import Mark, mark_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +156,26 @@ def check_mark(mark: Mark | None, *, target: str, flip: str) -> None:
         raise SwitchBlockedError(
             f"spec.switch.flip: the switch-over under way has {mark.flip}, and this spec has {flip}.",
             hint="Use the spec of that switch-over until it is completed or undone.",
+        )
+
+
+def check_unmarked(source: TableHead, spec: BackfillSpec, *, target: str) -> None:
+    """Refuse a new copy into a table to which the source was switched over.
+
+    The job left this table with the flip, and writers of the name use it. A copy would add the source's rows to theirs.
+
+    Args:
+        source: Newest version of the source.
+        spec: The spec of the copy.
+        target: Path of the target.
+
+    Raises:
+        SwitchBlockedError: names the field.
+    """
+    mark = mark_of(source)
+    if mark is not None and mark.target == target:
+        raise SwitchBlockedError(
+            f"spec.target.{spec.target.member}: {target} has replaced {source.path} since {mark.time}, and a new copy would add the old "
+            "rows to it.",
+            hint="Give a new copy another jobId and another target; or go back with `backfill switch --undo`, then the job continues.",
         )

@@ -31,6 +31,7 @@ from backfill_core.source_fence.fence import (
     unfence_step,
 )
 from backfill_core.source_fence.hold import WARN_HINT, Held, end_hold_step, hold_step, short_retentions
+from backfill_core.switch_over.obstacles import check_unmarked
 from backfill_spark import sources
 from backfill_spark.control.wire import format_timestamp
 from backfill_spark.crash_points import arm, crash_point
@@ -253,6 +254,12 @@ def describe_hold_left(spark: SparkSession, backfill: BackfillResource) -> str:
     except BackfillError as failed:
         return f"the retention of the source is still extended: {failed.message} `backfill release` restores it."
     return ""
+
+
+def check_not_switched(spark: SparkSession, backfill: BackfillResource, *, target: str) -> None:
+    """Refuse a new copy into a table to which the source was switched over; see `check_unmarked`."""
+    if (log := source_log(spark, backfill)) is not None:
+        check_unmarked(log.head(), backfill.spec, target=target)
 
 
 def source_log(spark: SparkSession, backfill: BackfillResource) -> FencedLog | None:

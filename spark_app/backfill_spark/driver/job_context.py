@@ -28,6 +28,7 @@ from backfill_core.protocol.strategy import (
 )
 from backfill_core.protocol.work import Position
 from backfill_spark import sinks, sources
+from backfill_spark.driver.fence import check_not_switched
 from backfill_spark.jvm.session_scope import session_scope
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.failures import Side, explained
@@ -160,6 +161,8 @@ class JobContext:
         with self.explained("reading the source"):
             source, transform = _source(self.spark, self.backfill, self.plugins)
         with closing(source):
+            if self.state is None:
+                check_not_switched(self.spark, self.backfill, target=self.sink.path)
             yield self._opened(source, transform, warm_up)
 
     def _opened(

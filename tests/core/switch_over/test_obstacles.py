@@ -10,8 +10,8 @@ from support.tables.jobs import job
 from backfill_core.errors import InvalidSpecError, SwitchBlockedError
 from backfill_core.source_fence.fence import fence_step
 from backfill_core.source_fence.table_protocol import TableProtocol
-from backfill_core.switch_over.mark import Mark
-from backfill_core.switch_over.obstacles import Findings, check_mark, check_spec, may_pass, obstacles
+from backfill_core.switch_over.mark import Mark, record_step
+from backfill_core.switch_over.obstacles import Findings, check_mark, check_spec, check_unmarked, may_pass, obstacles
 
 OPEN = Findings(
     source=table_head(), target=replace(table_head(), path="/lake/v2"), job="shop/orders", behind=1, lag_s=2.0, key_proven=True,
@@ -19,6 +19,8 @@ OPEN = Findings(
 )  # fmt: skip
 FOLLOWING = {"switch": {"keepSource": "Following"}}
 FENCED = after_entry(OPEN.target, fence_step(OPEN.target, REQUEST))
+
+MARK = Mark("Flipping", 5, "/lake/v2", 7, "{}", "{}", "state", REQUEST.time)
 
 
 class TestASpec:
@@ -109,9 +111,20 @@ class TestASwitchOverUnderWay:
     @pytest.mark.parametrize(("target", "flip"), [("/lake/v3", "{}"), ("/lake/v2", '{"type": "View"}')])
     def test_keeps_its_target_and_its_flip(self, target, flip):
         """A user may edit the file between two runs."""
-        mark = Mark("Flipping", 5, "/lake/v2", 7, "{}", "{}", "state", REQUEST.time)
-
         with pytest.raises(SwitchBlockedError, match="under way"):
-            check_mark(mark, target=target, flip=flip)
-        check_mark(mark, target="/lake/v2", flip="{}")
+            check_mark(MARK, target=target, flip=flip)
+        check_mark(MARK, target="/lake/v2", flip="{}")
         check_mark(None, target=target, flip=flip)
+
+    def test_refuses_a_new_copy_into_the_table_that_is_in_use(self):
+        """The job has left this table, so its state does not protect it; an undo is the way back."""
+        spec, fenced = job("/lake/orders", "/lake/v2").spec, after_entry(OPEN.source, fence_step(OPEN.source, REQUEST))
+        marked = after_entry(fenced, record_step(fenced, REQUEST, MARK, before=None))
+
+        with pytest.raises(
+            SwitchBlockedError, match=r"^spec\.target\.delta: /lake/v2 has replaced /lake/orders"
+        ) as refused:
+            check_unmarked(marked, spec, target="/lake/v2")
+        assert "--undo" in refused.value.hint
+        check_unmarked(marked, spec, target="/lake/v3")
+        check_unmarked(fenced, spec, target="/lake/v2")
