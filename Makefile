@@ -9,6 +9,7 @@ KILLS ?= 1000
 MINUTES ?= 60
 OPERATOR_KILLS = $(if $(filter file,$(origin KILLS)),500,$(KILLS))
 STORE_KILLS = $(if $(filter file,$(origin KILLS)),200,$(KILLS))
+SWITCHES ?= 20
 ROWS ?= 20000000
 TOPIC_ROWS = $(if $(filter file,$(origin ROWS)),10000000,$(ROWS))
 RUNS ?= 5
@@ -60,6 +61,9 @@ crash-kafka: setup ## the same for drivers of a topic, while producers write; a 
 crash-operator: setup ## kill the operator KILLS times (500) around its writes, while drivers fail and specs change
 	@BACKFILL_OPERATOR_KILLS=$(OPERATOR_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-operator.xml \
 		tests/control_plane/faults/test_killed_operators.py $(ARGS)
+
+crash-switches: setup ## switch over and undo SWITCHES times (20) in total, with kills, while two engines write; prints how long writers waited
+	@BACKFILL_SWITCHES=$(SWITCHES) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-switches.xml tests/kills/test_many_switches.py $(ARGS)
 
 crash-stores: setup ## kill real drivers KILLS times (200) in total while they copy between two buckets of a real S3 server
 	@BACKFILL_KILLS=$(STORE_KILLS) $(BIN)/python -m pytest -q -s --junit-xml=build/reports/crash-stores.xml tests/stores/crash $(ARGS)
@@ -167,4 +171,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka demo-switch test test-rest test-all test-metastore test-monitoring test-kueue test-stores crash crash-replica crash-operator crash-kafka crash-stores attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean
+.PHONY: help setup demo demo-kafka demo-switch test test-rest test-all test-metastore test-monitoring test-kueue test-stores crash crash-replica crash-operator crash-kafka crash-stores crash-switches attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from support.drivers.shared_java import address_of, drive
+from support.drivers.shared_java import address_of, attempt, own_session
 
 from backfill_core.in_place import rounds
 from backfill_spark.settings import DriverSettings
@@ -67,8 +67,9 @@ class LastingJava:
     """A thread that starts a process reads the exit codes of all others, and each can be read only once. Of two threads that
     read the same code at a time, one gets 255."""
 
-    def __init__(self, start, spark):
-        self._process = FORKS.Process(target=_drive, args=[start, address_of(spark)], daemon=True)
+    def __init__(self, start, spark, work=None):
+        """Start `work` in the process, with the start and a session; by default, the driver of a job."""
+        self._process = FORKS.Process(target=_work, args=[work or _drive, start, address_of(spark)], daemon=True)
         with self.ASKED:
             self._process.start()
 
@@ -91,11 +92,15 @@ class LastingJava:
         os.kill(self._process.pid, signal.SIGCONT)
 
 
-def _drive(start, java):
+def _work(work, start, java):
     with start.log.open("a") as log:
         os.dup2(log.fileno(), sys.stdout.fileno())
         os.dup2(log.fileno(), sys.stderr.fileno())
     os.environ |= java
+    work(start, own_session())
+
+
+def _drive(start, spark):
     if start.rewrites_per_commit is not None:
         rounds.REWRITES_PER_COMMIT = start.rewrites_per_commit
-    drive(start.file, DriverSettings(cores=1, state_dir=start.state_dir, crash_at=start.crash_at))
+    attempt(start.file, DriverSettings(cores=1, state_dir=start.state_dir, crash_at=start.crash_at), spark)

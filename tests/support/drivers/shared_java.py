@@ -38,9 +38,9 @@ def own_session():
     return spark
 
 
-def drive(file, settings):
+def attempt(file, settings, spark):
     """Make one attempt, print its end, and end the process with its exit code."""
-    spark, backfill = own_session(), load_backfill(file.read_text())
+    backfill = load_backfill(file.read_text())
     if settings.mode in KINDS:
         sys.exit(perform(backfill, settings=settings, stop=StopSignal(), spark=spark).exit_code)
     outcome = run_driver(backfill, settings=settings, spark=spark)
@@ -49,4 +49,4 @@ def drive(file, settings):
 
 
 if __name__ == "__main__":
-    drive(Path(sys.argv[1]), DriverSettings.from_environ(os.environ))
+    attempt(Path(sys.argv[1]), DriverSettings.from_environ(os.environ), own_session())

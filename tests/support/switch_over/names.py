@@ -1,4 +1,4 @@
-"""A name in a file, changed by an executable, and writers of delta-rs that write to the table that the name points to."""
+"""A name in a file, changed by an executable, and writers that write to the table that the name points to."""
 
 import stat
 import threading
@@ -31,7 +31,7 @@ def ids_in(path):
 
 
 class Writer:
-    """Appends one order after the other, each until the table of the name has accepted it."""
+    """Appends one order after the other with delta-rs, each until the table of the name has accepted it."""
 
     def __init__(self, name, first=1_000_000, *, pause_s=0.02, retry_s=0.02):
         self._name, self._first, self._pause_s, self._retry_s = name, first, pause_s, retry_s
@@ -68,12 +68,16 @@ class Writer:
         pairs = zip(self.accepted, self.accepted[1:], strict=False)
         return [later - sooner for (sooner, before), (later, after) in pairs if before != after]
 
+    def insert(self, path, order):
+        """Append an order to a table."""
+        other_engine.insert(path, f"SELECT * REPLACE (CAST({order} AS BIGINT) AS id) FROM now LIMIT 1")
+
     def _run(self):
         while not self._ended.is_set():
             path = self._name.read_text()
             order = self._first + len(self.accepted)
             try:
-                other_engine.insert(path, f"SELECT * REPLACE (CAST({order} AS BIGINT) AS id) FROM now LIMIT 1")
+                self.insert(path, order)
             except Exception as error:
                 self.refused, self.last_error = self.refused + 1, error
                 self._ended.wait(self._retry_s)
