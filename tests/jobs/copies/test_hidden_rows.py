@@ -19,6 +19,18 @@ from backfill_spark.settings import DriverSettings
 HIDDEN = {"filteredRows": "Hidden"}
 VECTORS = "delta.enableDeletionVectors"
 
+ODD = (
+    "named_struct('a', if(id % 7 = 0, null, id % 5), 'b', named_struct('c d', concat('x', id % 3))) AS nested",
+    "if(id % 11 = 0, null, timestamp_ntz'2024-03-31 02:30:00' + make_interval(0, 0, 0, 0, cast(id % 50 AS int))) AS local",
+    "if(id % 13 = 0, null, cast(id AS decimal(38, 10)) / 3) AS amount",
+    "CASE id % 6 WHEN 0 THEN double('NaN') WHEN 1 THEN double('-0.0') WHEN 2 THEN double('Infinity') WHEN 3 THEN NULL ELSE id / 2.0D END AS value",
+    "if(id % 4 = 0, null, id % 4 = 1) AS flag",
+    "cast(concat('k', id % 3) AS binary) AS bytes",
+    "element_at(array('a', '', ' a', 'A', '\u1e9e', NULL), cast(id % 6 + 1 AS int)) AS text",
+    "date'1582-10-01' + cast(id AS int) AS day",
+)
+"""Columns with values at which languages and libraries differ."""
+
 
 @pytest.fixture
 def pair(spark, tmp_path):
@@ -112,6 +124,25 @@ class TestRowsThatFail:
         assert sum(hidden(add) > 2500 for add in adds_of(pair.target).values()) == 2
         view = f"SELECT {', '.join(select)} FROM source WHERE title <> 'n9' AND NOT (part = 2 AND id < 1000)"
         assert pair.equal(view)
+
+    def test_the_filter_decides_as_in_a_query_for_each_type(self, spark, pair):
+        """Nested fields, times without a zone, decimals, NaN, -0.0, bytes, dates before the Gregorian calendar, three-valued logic."""
+        make(pair, 200, *ODD, files=2, **{"delta.columnMapping.mode": "name"})
+        pair.sql("DELETE FROM {t} WHERE id % 17 = 4")
+        filters = (
+            "nested.a <> 3 OR nested.b.`c d` = 'x1' OR local >= timestamp_ntz'2024-03-31 10:30:00'",
+            "amount > 20.3333333333 OR NOT (value = 0) OR bytes <> X'6B31'",
+            "NOT (flag AND value > 5) OR text NOT IN ('a', 'b')",
+            "flag IS NOT TRUE OR text <=> NULL OR day < date'1582-10-15' OR value = 'NaN'",
+        )
+
+        for number, where in enumerate(filters):
+            pair.target, pair.folder = f"{pair.source}-{number}", pair.folder / "next"
+            outcome = pair.run(target=HIDDEN, transform={"where": where}, after="Exit", verify="Final")
+
+            assert (outcome.reason, outcome.receipt.equal) == ("Complete", True), (where, outcome)
+            assert any(hidden(add) for add in copies(pair).values()), where
+            assert pair.equal(f"SELECT * FROM source WHERE {where}"), where
 
     def test_the_filter_is_evaluated_for_visible_rows_only(self, spark, pair):
         """It may fail at a row that the source hides. At a visible row it ends the job, which names the filter."""
