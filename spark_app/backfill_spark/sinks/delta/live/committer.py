@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from backfill_core.errors import ForeignCommit, TargetGoneError, TransientError
+from backfill_core.errors import ForeignCommit, StateMovedError, TargetGoneError, TransientError
 from backfill_core.in_place.column_claims import ColumnClaims
 from backfill_core.in_place.conflicts import ForeignChanges, Replacement, rebased
 from backfill_core.in_place.files import FillScope
@@ -147,10 +147,26 @@ class LiveCommitter(DeltaCommitter):
         return sealed
 
     def fence(self, txn_version: int, state: str, *, opened: StoredState, claim: Claim | None = None) -> SealedCommit:
-        """See `ports.committer.Committer`; it claims the columns, directly after a version without the claim of another job."""
+        """See `ports.committer.Committer`; it claims the columns, directly after a version without the claim of another job.
+
+        If other writers commit first, the newest version is checked again, at once: a delay would only let more of them come first.
+        """
         self._note, self._fences = state, True
+        failure: TransientError | None = None
+        tried = -1
         try:
-            return super().fence(txn_version, state, opened=opened, claim=claim)
+            for _ in range(TRIES_MAX):
+                newest = self._version()
+                if failure is not None and newest == tried:
+                    break  # there is no newer version, so the storage failed
+                try:
+                    return super().fence(txn_version, state, opened=opened, claim=claim)
+                except StateMovedError:
+                    raise
+                except TransientError as error:
+                    failure, tried = error, newest
+            assert failure is not None
+            raise failure
         finally:
             self._fences = False
 
@@ -225,23 +241,26 @@ class LiveCommitter(DeltaCommitter):
     ) -> tuple[int, ForeignChanges]:
         """Commit, and return the version of the commit and the foreign changes between `after` and it."""
         failure: TransientError | None = None
-        tried = -1
+        tried, checked, foreign = -1, after, ForeignChanges()
         for _ in range(TRIES_MAX):
             newest = self._version()
-            landed, foreign = self._foreign(after, newest, txn_version)
+            landed, foreign = self._foreign(foreign, (checked, newest), txn_version)
             if landed is not None:
                 return landed, foreign
             if failure is not None and newest == tried:
                 raise failure  # there is no newer version, so the storage failed
             txn = self._begun(txn_version, retries=0)
-            if int(txn.getReadTableVersion()) != newest:
-                continue
+            # Others may have committed since then. They are checked too, so that a busy writer costs no try here.
+            checked = int(txn.getReadTableVersion())
+            landed, foreign = self._foreign(foreign, (newest, checked), txn_version)
+            if landed is not None:  # a commit whose answer was lost
+                return landed, foreign
             kept, now_ms = rebased(files, foreign).kept, time.time_ns() // 1_000_000
             actions = replacing(kept, self._scope(), now_ms=now_ms, data_change=self._data_change)
             try:
                 return self._commit(txn, actions, state).version, foreign
             except TransientError as error:
-                failure, tried = error, newest
+                failure, tried = error, checked
         raise failure or TransientError(f"other writers of {self._path} came first {TRIES_MAX} times.")
 
     def _version(self) -> int:
@@ -250,9 +269,17 @@ class LiveCommitter(DeltaCommitter):
             raise TargetGoneError(f"{self._path} was dropped.", hint="Restore the table, then run the job again.")
         return int(snapshot.getVersion())
 
-    def _foreign(self, after: int, upto: int, txn_version: int) -> tuple[int | None, ForeignChanges]:
-        """Return the version of the commit with this transaction, `None` if there is none, and the foreign changes before it."""
-        foreign = ForeignChanges()
+    def _foreign(
+        self, before: ForeignChanges, between: tuple[int, int], txn_version: int
+    ) -> tuple[int | None, ForeignChanges]:
+        """Return the version of the commit with this transaction, `None` if there is none, and the foreign changes before it.
+
+        Args:
+            before: The foreign changes up to the first version of `between`, so that no commit is read twice.
+            between: A checked version, and the one up to which commits are read.
+            txn_version: The transaction.
+        """
+        foreign, (after, upto) = before, between
         for version in range(after + 1, upto + 1):
             try:
                 text = commit_text(self._spark, self._path, version)
