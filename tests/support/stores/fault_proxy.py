@@ -37,6 +37,7 @@ STALLED_MAX_S = 45
 """Longest time that a request waits in vain: a client with a shorter timeout leaves before."""
 
 FORBIDDEN, PRECONDITION_FAILED = 403, 412
+LOG_ENTRY = re.compile(r"/_delta_log/\d{20}\.json$")
 HOP_BY_HOP = ("connection", "keep-alive", "transfer-encoding", "expect")
 
 
@@ -101,6 +102,9 @@ class _Proxy(ThreadingHTTPServer):
 
         self.before_copy = None
         """Function without arguments that is called before each copy, while its client waits; `None` for none."""
+
+        self.before_entry = None
+        """The same before each PUT of a log entry with a condition."""
 
         self.hidden_header = ""
         """Prefix of headers that no answer has, in lower case; empty for none."""
@@ -172,6 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.server.before_copy()
         elif self.command == "PUT" and "If-None-Match" not in self.headers:
             self.server.plain_puts.append(self.path)
+        elif self.command == "PUT" and LOG_ENTRY.search(path) and self.server.before_entry is not None:
+            self.server.before_entry()
         fault = self.server.fault_of(("PUT", "COPY") if is_copy else (self.command,), self.path)
         what = fault and fault.what
         if what == "stall":
