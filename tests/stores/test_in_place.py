@@ -1,4 +1,4 @@
-"""Columns of a live table in a bucket are filled: each row gets its value once, whatever other writers and the store's answers do.
+"""Columns of a live table in a bucket are filled: each row gets its value once, whatever other writers, the store's answers and kills do.
 
 delta-rs writes the table with conditional PUTs, and reads it back.
 """
@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 from deltalake import QueryBuilder, write_deltalake
 from support.stores.fault_proxy import Fault
-from support.tables.jobs import job
+from support.stores.minio import credentials, for_spark
+from support.tables.jobs import job, write_yaml
 from support.tables.oracle import columns_of
 from support.tables.other_engine import delete, insert
 
@@ -87,4 +88,18 @@ class TestALiveTableInABucket:
         assert len(writer.ids) == COMMITS
         rows = columns_of(table, "id", "name", "norm")
         assert Counter(number for number, _, _ in rows) == Counter({*range(ROWS)} - writer.deleted | {*writer.ids})
+        assert all(norm == name.upper() for _, name, norm in rows)
+
+    def test_is_filled_once_by_killed_drivers(self, table, process, store, tmp_path):
+        """Before and after its commit; rows that other writers add meanwhile are filled too."""
+        file = write_yaml(tmp_path / "job.yaml", table, table, spark={"conf": for_spark(store.endpoint)}, **SPEC)
+        for number, point in enumerate(("before_fill", "after_fill")):
+            assert process(file, **credentials(), BACKFILL_CRASH_AT=point).returncode == -9
+            insert(table, f"SELECT * REPLACE (CAST({FIRST_NEW + number} AS BIGINT) AS id) FROM now LIMIT 1")
+
+        done = process(file, **credentials())
+
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = columns_of(table, "id", "name", "norm")
+        assert sorted(row[0] for row in rows) == [*range(ROWS), FIRST_NEW, FIRST_NEW + 1]
         assert all(norm == name.upper() for _, name, norm in rows)
