@@ -353,9 +353,7 @@ class DeltaSink:
 
     def remove_orphans(self, before_attempt: int) -> int:
         """Remove files that earlier attempts staged and never committed; return the number of removed folders."""
-        removed = self._staging.remove_orphans(before_attempt, lambda: named_files(self._spark, self.path))
-        self._staging.abort_uploads(before_attempt)
-        return removed
+        return self._staging.remove_orphans(before_attempt, lambda: named_files(self._spark, self.path))
 
     # ------------------------------------------------------------------ merging
     def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:

@@ -167,7 +167,7 @@ class StagingFolder:
         *,
         kept: Sequence[str] = (),
     ) -> int:
-        """Remove files that earlier attempts staged and never committed; return the number of removed folders.
+        """Remove files that earlier attempts staged and never committed, and abort their uploads; return the number of removed folders.
 
         A folder stays if the table, or any commit, contains one of its files. Each piece of work, or each part with its own
         folder, is sealed as a whole. Readers of earlier versions still need removed files, but checkpoints of Delta Kernel drop
@@ -178,7 +178,17 @@ class StagingFolder:
             before_attempt: Number of the running attempt.
             named_files: Returns the current files of the table, and its removed files; called only if needed.
             kept: Paths of more files that stay.
+
+        Raises:
+            JAVA_ERRORS: the storage failed, or the keys may not list or abort uploads.
         """
+        removed = self._remove_files(before_attempt, named_files, kept)
+        self._abort_uploads(before_attempt)
+        return removed
+
+    def _remove_files(
+        self, before_attempt: int, named_files: Callable[[], tuple[DataFrame, DataFrame]], kept: Sequence[str]
+    ) -> int:
         root = self._path(self.path)
         if not self._fs.exists(root):
             return 0
@@ -201,16 +211,10 @@ class StagingFolder:
                 self._fs.delete(attempt, False)
         return removed
 
-    def abort_uploads(self, before_attempt: int) -> int:
-        """Abort uploads that earlier attempts began and never finished; return their number.
-
-        Raises:
-            JAVA_ERRORS: the keys may not list or abort uploads, or the store failed.
-        """
+    def _abort_uploads(self, before_attempt: int) -> None:
         table = S3Folder.of(self._spark, self.path.removesuffix(f"/{self.name}"))
-        if table is None:
-            return 0
-        return table.abort_uploads(self.name, lambda below: _is_before(below, before_attempt))
+        if table is not None:
+            table.abort_uploads(self.name, lambda below: _is_before(below, before_attempt))
 
     def _unnamed(self, attempt: Any, named: set[str]) -> list[Any]:
         """Return the folders of an attempt's work, or of its parts, that contain no file in `named`."""
