@@ -10,50 +10,29 @@ from support.crd.crd_specs import of_a_topic
 from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import (
     T0,
+    acked,
     after,
     checked,
     conditions,
+    control,
     ended,
     observed,
     reason,
     report,
     running,
+    sent,
     spec,
 )
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import Control, PendingCommand
 from backfill_api.wire import Ack, Command
-from backfill_core.lifecycle.actions import Decision, PersistIntent, SendCommand
+from backfill_core.lifecycle.actions import PersistIntent
 from backfill_core.lifecycle.observation import Observation
 
 UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=("backfill.dev/drain",))
 PAUSED = spec(desiredState="Paused")
 RESUME = Command(type="Resume")
-
-
-def sent(decision: Decision) -> list[tuple[int, str]]:
-    """Return the commands that are sent, as revision and type."""
-    return [
-        (action.request.revision, action.request.command.type)
-        for action in decision.actions
-        if isinstance(action, SendCommand)
-    ]
-
-
-def control(decision: Decision) -> Control:
-    """Return the control state."""
-    assert decision.status.control is not None
-    return decision.status.control
-
-
-def acked(observation: Observation, decision: Decision, **progress: object) -> Observation:
-    """Let the driver acknowledge every pending command."""
-    acks = tuple(
-        Ack(attempt=1, epoch=9, revision=command.revision, outcome="Applied") for command in control(decision).pending
-    )
-    newest = max((ack.revision for ack in acks), default=0)
-    return after(observation, decision, report=report(acks=acks, **({"revision": newest} | progress)))
 
 
 class TestACommand:

@@ -11,8 +11,9 @@ from support.cluster.kstatus import broken_rules
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.conditions import REASONS
 from backfill_api.status.progress import Progress
-from backfill_api.status.status import BackfillStatus
-from backfill_core.lifecycle.actions import Decision, LaunchDriver
+from backfill_api.status.status import BackfillStatus, Control
+from backfill_api.wire import Ack
+from backfill_core.lifecycle.actions import Decision, LaunchDriver, SendCommand
 from backfill_core.lifecycle.decide import decide
 from backfill_core.lifecycle.naming import driver_name, number_of
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
@@ -134,3 +135,27 @@ def checked(observation: Observation, now_ms: int = T0) -> Decision:
 def after(observation: Observation, decision: Decision, **fields: Any) -> Observation:
     """Return the next observation, with the decision's status stored."""
     return replace(observation, **({"status": decision.status, "live": False} | fields))
+
+
+def sent(decision: Decision) -> list[tuple[int, str]]:
+    """Return the commands that are sent, as revision and type."""
+    return [
+        (action.request.revision, action.request.command.type)
+        for action in decision.actions
+        if isinstance(action, SendCommand)
+    ]
+
+
+def control(decision: Decision) -> Control:
+    """Return the control state."""
+    assert decision.status.control is not None
+    return decision.status.control
+
+
+def acked(observation: Observation, decision: Decision, **progress: object) -> Observation:
+    """Let the driver acknowledge every pending command."""
+    acks = tuple(
+        Ack(attempt=1, epoch=9, revision=command.revision, outcome="Applied") for command in control(decision).pending
+    )
+    newest = max((ack.revision for ack in acks), default=0)
+    return after(observation, decision, report=report(acks=acks, **({"revision": newest} | progress)))

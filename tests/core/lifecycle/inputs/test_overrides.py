@@ -6,21 +6,15 @@ from dataclasses import replace
 
 import pytest
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import after, checked, conditions, observed, reason, report, running, spec
+from support.operators.observations import after, checked, conditions, observed, reason, report, running, sent, spec
 
 from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION
 from backfill_api.wire import Ack
-from backfill_core.lifecycle.actions import Decision, SendCommand
+from backfill_core.lifecycle.actions import Decision
 from backfill_core.lifecycle.observation import Observation
 
 PAUSED = '{"desiredState":"Paused"}'
 UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=("backfill.dev/drain",))
-
-
-def sent(decision: Decision) -> list[tuple[int, str]]:
-    """Return the commands that are sent, as revision and type."""
-    requests = [action.request for action in decision.actions if isinstance(action, SendCommand)]
-    return [(request.revision, request.command.type) for request in requests]
 
 
 def annotated(observation: Observation, **texts: str) -> Observation:

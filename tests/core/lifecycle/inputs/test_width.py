@@ -8,41 +8,26 @@ from typing import Any
 import pytest
 from support.crd.crd_specs import of_a_topic
 from support.operators.lifecycle_space import STATUSES
-from support.operators.observations import after, checked, conditions, observed, report, running, spec
+from support.operators.observations import (
+    acked,
+    after,
+    checked,
+    conditions,
+    control,
+    observed,
+    report,
+    running,
+    sent,
+    spec,
+)
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import Control
-from backfill_api.wire import Ack
-from backfill_core.lifecycle.actions import Decision, SendCommand
 from backfill_core.lifecycle.inputs.desired import desired_of
 from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_fields, launched_of
 from backfill_core.lifecycle.observation import Observation
 
 UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=("backfill.dev/drain",))
-
-
-def sent(decision: Decision) -> list[tuple[int, str]]:
-    """Return the commands that are sent, as revision and type."""
-    return [
-        (action.request.revision, action.request.command.type)
-        for action in decision.actions
-        if isinstance(action, SendCommand)
-    ]
-
-
-def control(decision: Decision) -> Control:
-    """Return the control state."""
-    assert decision.status.control is not None
-    return decision.status.control
-
-
-def acked(observation: Observation, decision: Decision, **progress: object) -> Observation:
-    """Let the driver acknowledge every pending command."""
-    acks = tuple(
-        Ack(attempt=1, epoch=9, revision=command.revision, outcome="Applied") for command in control(decision).pending
-    )
-    newest = max((ack.revision for ack in acks), default=0)
-    return after(observation, decision, report=report(acks=acks, **({"revision": newest} | progress)))
 
 
 def wide(width: int, **fields: object) -> BackfillSpec:
