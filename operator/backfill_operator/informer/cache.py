@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from backfill_api.names import BACKFILL_LABEL
 from backfill_core.lifecycle.naming import base_name
@@ -22,7 +22,7 @@ from backfill_core.lifecycle.observation import DriverPod, WaitingExecutors
 from backfill_operator.informer.compact import IndexFields, compact, dumps, index_fields_of, stub_of
 from backfill_operator.informer.parse import label_of, owner_name, pod_ip, pod_of
 from backfill_operator.informer.resting import Rest, rest_of
-from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, key_of
+from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, key_of, version_of
 
 PACK_LEVEL = 1
 """zlib level. It reduces the JSON to a third in 30 microseconds; higher levels save a tenth more in twice the time."""
@@ -178,7 +178,7 @@ class Cache:
     def put_backfill(self, raw: Raw) -> bool:
         """Store a Backfill; `False` if this version or a newer one is cached."""
         key, metadata = key_of(raw), raw["metadata"]
-        version, uid = _version(metadata), str(metadata.get("uid", ""))
+        version, uid = version_of(raw), str(metadata.get("uid", ""))
         existing = self._backfills.get(key)
         self.newest[BACKFILLS.plural] = max(self.newest[BACKFILLS.plural], version)
         if self._is_gone(uid) or (existing is not None and existing.version >= version):
@@ -237,7 +237,7 @@ class Cache:
     def put_pod(self, raw: Raw) -> Key | None:
         """Store a driver pod; return the Backfill to reconcile, or `None` if nothing is new."""
         key, metadata = key_of(raw), raw["metadata"]
-        version = _version(metadata)
+        version = version_of(raw)
         self.newest[PODS.plural] = max(self.newest[PODS.plural], version)
         existing = self._pods.get(key)
         if self._is_gone(str(metadata.get("uid", ""))) or (existing is not None and existing.version >= version):
@@ -326,9 +326,3 @@ def _at_rest(uid: str, version: int, generation: int, index: IndexFields, rest: 
     target = None if index.phase == "Succeeded" else index.target
     kept = replace(index, phase=sys.intern(index.phase), active=False, target=target, pruned=())
     return StoredBackfill(uid, version, generation, kept, b"", rest)
-
-
-def _version(metadata: dict[str, Any]) -> int:
-    """Return a resourceVersion as a number. Kubernetes 1.35 defines their order; older versions use etcd revisions."""
-    text = str(metadata.get("resourceVersion", ""))
-    return int(text) if text.isascii() and text.isdigit() else 0

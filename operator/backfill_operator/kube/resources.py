@@ -19,7 +19,7 @@ from backfill_api.resources import (
 
 __all__ = [
     "BACKFILLS", "BY_KIND", "CONFIG_MAPS", "EVENTS", "FLAVORS", "LEASES", "PODS", "SECRETS", "SERVICES", "WORKLOADS", "Raw",
-    "Resource", "key_of", "resource_of",
+    "Resource", "key_of", "resource_of", "version_of",
 ]  # fmt: skip
 
 Raw = dict[str, Any]
@@ -39,3 +39,9 @@ def key_of(raw: Raw) -> tuple[str, str]:
     """Return namespace and name."""
     metadata = raw["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+def version_of(raw: Raw) -> int:
+    """Return the resourceVersion as a number. Kubernetes 1.35 defines their order; older versions use etcd revisions."""
+    text = str(raw["metadata"].get("resourceVersion", ""))
+    return int(text) if text.isascii() and text.isdigit() else 0

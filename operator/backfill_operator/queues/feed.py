@@ -20,10 +20,10 @@ from backfill_operator.informer.namespaces import WatchedNamespaces
 from backfill_operator.informer.watch_session import WatchSession
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import FORBIDDEN, ApiError, NotFoundError
-from backfill_operator.kube.resources import WORKLOADS, Raw, key_of
-from backfill_operator.queues.parse import CachedWorkload, workload_of
+from backfill_operator.kube.resources import WORKLOADS, Raw, key_of, version_of
+from backfill_operator.queues.parse import MANAGED_BY, CachedWorkload, workload_of
 
-OURS: Final = f"app.kubernetes.io/managed-by={FIELD_MANAGER}"
+OURS: Final = f"{MANAGED_BY}={FIELD_MANAGER}"
 NOT_LISTED: Final = "the operator has not listed the Workloads of Kueue yet"
 REFUSED_S: Final = 30.0
 """Seconds for which a refused creation is reported before the next try."""
@@ -59,6 +59,9 @@ class WorkloadFeed:
         self._problems: dict[str | None, str] = {}
         """Reason why the Workloads of a scope are unknown; empty after a list. A scope is a namespace, or `None` for all."""
 
+        self._reported: dict[str | None, int] = {}
+        """resourceVersion up to which the list and the watch of a scope have reported all changes."""
+
         self._refused: dict[Key, tuple[float, str]] = {}
         self._wake = asyncio.Event()
 
@@ -85,8 +88,15 @@ class WorkloadFeed:
         self._refused.pop(key, None)
 
     def put(self, raw: Raw) -> None:
-        """Store a Workload that was read or written, before the watch reports it."""
-        self._workloads[key_of(raw)] = workload_of(raw)
+        """Store a Workload that was read or written, before the watch reports it; a response that is late is ignored.
+
+        Responses and the watch have no order: a creation may be answered after the watch has reported the admission, or
+        even the deletion.
+        """
+        key, cached = key_of(raw), workload_of(raw)
+        passed = cached.listed and cached.version <= self._reported.get(self._scope(key[0]), 0)
+        if key in self._workloads or not passed:
+            self._take(key, cached)
 
     def drop(self, key: Key) -> None:
         """Drop a Workload that does not exist any more."""
@@ -144,29 +154,37 @@ class WorkloadFeed:
         async for page in self._cluster.pages(WORKLOADS, scope, labels=OURS, began=versions.append):
             for raw in page:
                 gone.discard(key_of(raw))
-                self._take(raw)
+                self._take(key_of(raw), workload_of(raw))
+        self._reported[scope] = version_of({"metadata": {"resourceVersion": versions[0]}})
         for key in gone:
-            self._gone(key)
+            self._gone(key, self._reported[scope])
         self._know(scope, "")
         return versions[0]
 
     async def _watch(self, scope: str | None, session: WatchSession, version: str) -> None:
         path, selector = WORKLOADS.path(scope), {"labelSelector": OURS}
         async for event in events_of(session, path, selector, version=version):
+            raw = event["object"]
+            self._reported[scope] = version_of(raw)
             if event["type"] == "DELETED":
-                self._gone(key_of(event["object"]))
+                self._gone(key_of(raw), version_of(raw))
             else:
-                self._take(event["object"])
+                self._take(key_of(raw), workload_of(raw))
 
-    def _take(self, raw: Raw) -> None:
-        key, cached = key_of(raw), workload_of(raw)
-        if self._workloads.get(key) != cached:
-            self._workloads[key] = cached
+    def _take(self, key: Key, cached: CachedWorkload) -> None:
+        """Store a Workload, unless a newer version is cached; enqueue its owner if the Workload changed."""
+        existing = self._workloads.get(key)
+        if existing is not None and existing.version > cached.version:
+            return
+        self._workloads[key] = cached
+        if existing is None or existing.observed != cached.observed or existing.owner_uid != cached.owner_uid:
             self._wake_owner(key[0], cached)
 
-    def _gone(self, key: Key) -> None:
-        cached = self._workloads.pop(key, None)
-        if cached is not None:
+    def _gone(self, key: Key, version: int) -> None:
+        """Drop a Workload that did not exist at a version; one that was created later stays."""
+        cached = self._workloads.get(key)
+        if cached is not None and cached.version <= version:
+            del self._workloads[key]
             self._wake_owner(key[0], cached)
 
     def _wake_owner(self, namespace: str, cached: CachedWorkload) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backfill_api.names import WORKLOAD_LABEL
+from backfill_api.names import FIELD_MANAGER, WORKLOAD_LABEL
 from backfill_core.lifecycle.queue.workload import ObservedWorkload
 from backfill_operator.informer.parse import label_of, owner_name, owner_uid
-from backfill_operator.kube.resources import Raw
+from backfill_operator.kube.resources import Raw, version_of
 from backfill_operator.manifests.attempt import Placement
 
+MANAGED_BY = "app.kubernetes.io/managed-by"
 MESSAGE_CHARACTERS_MAX = 512
 
 
@@ -24,6 +25,11 @@ class CachedWorkload:
 
     owner_uid: str | None
     observed: ObservedWorkload
+    version: int
+    """resourceVersion."""
+
+    listed: bool
+    """True if it has the label of the Workloads that the operator lists and watches."""
 
     def seen_by(self, uid: str) -> ObservedWorkload:
         """Return the Workload as the Backfill of this UID sees it."""
@@ -50,7 +56,8 @@ def workload_of(raw: Raw) -> CachedWorkload:
         reason="" if _true(waiting) else str(waiting.get("reason", ""))[:MESSAGE_CHARACTERS_MAX],
         message="" if _true(waiting) else str(waiting.get("message", ""))[:MESSAGE_CHARACTERS_MAX],
     )
-    return CachedWorkload(owner_name(raw), owner_uid(raw), observed)
+    listed = label_of(raw, MANAGED_BY) == FIELD_MANAGER
+    return CachedWorkload(owner_name(raw), owner_uid(raw), observed, version_of(raw), listed)
 
 
 def flavors_of(raw: Raw) -> dict[str, tuple[str, ...]]:

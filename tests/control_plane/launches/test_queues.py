@@ -312,6 +312,24 @@ class TestTheOperator:
 
             assert [past["reason"] for past in rig.status()["history"]] == ["EvictedByQueue"]
 
+    async def test_late_response_does_not_undo_an_admission(self):
+        """The watch reports the admission before the creation of the Workload is answered."""
+        async with on_a_fake() as (rig, queues):
+            queues.all()
+            rig.api.faults.append(Fault("slow answer", plural="workloads", verb="create", seconds=0.5))
+            rig.create(**job())
+            await rig.until_holds("Running")
+
+    async def test_late_response_does_not_undo_a_deletion(self):
+        """A user deletes the Workload before its creation is answered; the job queues again."""
+        async with on_a_fake() as (rig, queues):
+            rig.api.faults.append(Fault("slow answer", plural="workloads", verb="create", seconds=0.5))
+            rig.create(**job())
+            await rig.until(lambda: queues.workload() is not None)
+            queues.delete_workload()
+            queues.all()
+            await rig.until_holds("Running")
+
     async def test_operator_asks_for_no_workloads_without_a_queue(self):
         """A cluster without Kueue sees no request for it."""
         async with Rig() as rig:
