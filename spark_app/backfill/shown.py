@@ -8,13 +8,14 @@ from typing import Self
 from pydantic import PrivateAttr
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.spec.combinations import width_of
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
 from backfill_console.block import block_lines
-from backfill_console.formatting import format_filtered, format_limit, format_source_head, show_rows
+from backfill_console.formatting import format_filtered, format_limit, format_source_head, format_width, show_rows
 from backfill_console.frame import JobFrame
 from backfill_console.html import frame_html, lines_html, plan_html, receipt_html
 from backfill_console.plans import format_plan_steps, format_size
@@ -160,6 +161,7 @@ def job_rows(job_id: str, spec: BackfillSpec) -> list[Row]:
             throttle_bytes_per_second=spec.throttle.bytes_per_second,
         )
     )
+    width = format_width(width_of(spec.strategy, spec.write_mode))
     return [
         Row(
             "job",
@@ -169,5 +171,5 @@ def job_rows(job_id: str, spec: BackfillSpec) -> list[Row]:
         Row("source", spec.source.params.label),
         Row("target", spec.target.params.label),
         Row("transform", "; ".join(transform)),
-        Row("limit", limit),
+        Row("limit", "; ".join(part for part in (limit, width) if part)),
     ]

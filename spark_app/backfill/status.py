@@ -63,6 +63,9 @@ class Status:
     """Records that the transform cannot parse; they are in the quarantine table."""
 
     throttle_bytes_per_second: int | None = None
+    max_in_flight: int | None = None
+    """Most pieces of the snapshot that run at the same time; `None` if the width is fixed."""
+
     source_head: SourceHead | None = None
     """The newest position of the source of a job that has ended; `None` before, or if the source cannot be read."""
 
@@ -134,6 +137,7 @@ def _status(
         paused=progress.paused,
         throttle_rows_per_second=progress.throttle_rows_per_second,
         throttle_bytes_per_second=progress.throttle_bytes_per_second,
+        max_in_flight=progress.max_in_flight,
         receipt=receipt,
         progress=progress,
         bad_records=progress.bad_records,

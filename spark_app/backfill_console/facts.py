@@ -14,6 +14,7 @@ from backfill_console.formatting import (
     format_phase,
     format_rate,
     format_state,
+    format_width,
     show_clock,
     show_moment,
     show_rows,
@@ -89,6 +90,7 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
         Fact(7, "commit", _commit(frame, resting=resting)),
         Fact(6, "refresh", _refresh(frame)),
         Fact(6, "barrier", _barrier(progress)),
+        Fact(5, "width", format_width(progress.max_in_flight)),
     ]
     return [fact for fact in facts if fact.value]
 

@@ -172,6 +172,11 @@ def format_rate(rows_per_second: int | None, bytes_per_second: int | None) -> st
     return " and ".join(parts + ([] if bytes_per_second is None else [f"{show_bytes(bytes_per_second)}/s"]))
 
 
+def format_width(in_flight_max: int | None) -> str:
+    """Return how many pieces of the snapshot run at the same time; empty if it is unknown, or the strategy decides."""
+    return "" if in_flight_max is None else f"at most {counted(in_flight_max, 'piece')} at a time"
+
+
 def format_bad_records(records: int) -> str:
     """Return how many records no parser takes, to be put behind those that are rows; nothing where there are none."""
     return f", {counted(records, 'bad record')}" if records else ""

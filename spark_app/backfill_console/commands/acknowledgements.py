@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.wire import Command, CommandType, PauseCommand, ThrottleCommand
-from backfill_console.formatting import format_limit, format_rate
+from backfill_console.formatting import format_limit, format_rate, format_width
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def describe_controls(command: CommandType, controls: Controls, progress: Progre
             return f"{f'limited to {limit}' if limit else 'running without a limit'}{unread}{at}{paused}"
         case "Rescale":
             paused = "; it is paused" if controls.paused is not None else ""
-            return f"reading at most {counted(controls.max_in_flight or 0, 'piece')} at the same time{at}{paused}"
+            return f"reading {format_width(controls.max_in_flight)}{at}{paused}"
         case "Stop":
             return f"the attempt ends at a barrier{at}"
         case "Verify":

@@ -56,7 +56,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
             (["throttle", "0"], "limited to 0 rows/s, so the snapshot is not read{at}", "Undo: backfill throttle none"),
             (["throttle", "200k", "--bytes", "5MB"], "limited to 200,000 rows/s and 5.0 MB/s{at}", "Undo: backfill throttle none"),
             (["throttle", "none"], "running without a limit{at}", "Undo: backfill throttle none"),
-            (["rescale", "8"], "reading at most 8 pieces at the same time{at}", ""),
+            (["rescale", "8"], "reading at most 8 pieces at a time{at}", ""),
             (["stop"], "the attempt ends at a barrier{at}", "Next: backfill run -f FILE"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",

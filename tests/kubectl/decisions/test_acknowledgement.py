@@ -144,7 +144,7 @@ class TestOtherChanges:
         status, pending = running({"maxInFlight": 8, "epoch": 5}), running({"maxInFlight": 2})
 
         assert answer(Rescale(8), status, spec=spec) == InForce(
-            "reading at most 8 pieces at the same time at 0 % (0 rows)", "epoch 5"
+            "reading at most 8 pieces at a time at 0 % (0 rows)", "epoch 5"
         )
         assert isinstance(answer(Rescale(8), status | {"progress": {"maxInFlight": 2}}, spec=spec), Waiting)
         assert isinstance(answer(Rescale(8), pending, spec=spec), Waiting)

@@ -47,7 +47,7 @@ STATUS = BackfillStatus.model_validate(
         },
         "progress": {
             "phase": "Snapshot", "step": "Copy", "percent": 61, "rowsTotal": 98_000_000, "rowsDone": 61_204_118, "rowsFiltered": 9785,
-            "rowsPerSecond": 82_410, "lagVersions": 9, "lagSeconds": 65, "epoch": 812, "lastCommitTime": ago(seconds=2),
+            "rowsPerSecond": 82_410, "lagVersions": 9, "lagSeconds": 65, "epoch": 812, "maxInFlight": 8, "lastCommitTime": ago(seconds=2),
             "etaSeconds": 720, "etaSecondsLow": 540, "etaSecondsHigh": 1080, "changesDone": 182_331, "sealMsP50": 150, "sealMsP99": 1300,
             "consumedVersion": 412, "headVersion": 421, "grid": 39 * "f" + "77" + 23 * "0",
             "warnings": ["source keeps what the job needs until 26 Nov 04:10; the snapshot needs 7 min more"],
