@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 FORBIDDEN: Final = 403
+CAUSES_MAX: Final = 64
 NO_SUCH_RESOURCE: Final = "404 page not found"
 """The only response of an API server without a `Status`: the resource is not defined."""
 
@@ -12,12 +13,13 @@ NO_SUCH_RESOURCE: Final = "404 page not found"
 class ApiError(Exception):
     """The API server did not execute the request."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        """Keep the parts of the response's `Status` object; status 0: there was no response."""
+    def __init__(self, status: int, reason: str, message: str, causes: tuple[str, ...] = ()) -> None:
+        """Keep the parts of the response's `Status` object, with the reason of each cause; status 0: there was no response."""
         super().__init__(f"{status} {reason}: {message}" if status else message)
         self.status = status
         self.reason = reason
         self.message = message
+        self.causes = causes
 
 
 class NotFoundError(ApiError):
@@ -74,4 +76,15 @@ def error_of(method: str, status: int, body: Any, retry_after: float | None) -> 
         # A load balancer's 404 does not mean that the object is missing, and its 403 not that the pod is forbidden.
         return UnavailableError(0, "NoAnswer", f"{status} from a proxy before the API server: {message}"[:4096])
     kinds: dict[int, type[ApiError]] = {404: NotFoundError, 409: ConflictError, 410: GoneError}
-    return kinds.get(status, RefusedError)(status, reason, message)
+    return kinds.get(status, RefusedError)(status, reason, message, _causes(fields.get("details")))
+
+
+def _causes(details: Any) -> tuple[str, ...]:
+    """Return the reasons of the causes in the details of a `Status`; a webhook may send any JSON."""
+    causes = details.get("causes") if isinstance(details, dict) else None
+    reasons = (
+        (cause.get("reason") for cause in causes[:CAUSES_MAX] if isinstance(cause, dict))
+        if isinstance(causes, list)
+        else ()
+    )
+    return tuple(reason for reason in reasons if isinstance(reason, str))

@@ -180,7 +180,8 @@ class ReconcileActions:
                 raise
             status, reason = (error.status, error.reason) if isinstance(error, ApiError) else (0, error.reason)
             message = error.message if isinstance(error, ApiError) else str(error)
-            soft.launch_failed = LaunchFailed(action.attempt, self._now_ms(), status, reason, message)
+            causes = error.causes if isinstance(error, ApiError) else ()
+            soft.launch_failed = LaunchFailed(action.attempt, self._now_ms(), status, reason, message, causes)
             self._metrics.launch_failures.labels(reason or str(status)).inc()
             _log.warning("attempt %d was not created: %s", action.attempt, error)
             self._enqueue(run.key)

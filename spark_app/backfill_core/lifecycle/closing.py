@@ -28,9 +28,6 @@ CLOSING_MS: Final = 1_800_000
 FAILURES_MAX: Final = 3
 """Failed attempts after which it is given up."""
 
-NAMESPACE_ENDS: Final = "is being terminated"
-"""Part of the API server's message about a namespace that is being deleted, in which no pod can be created."""
-
 FOREGROUND: Final = "foregroundDeletion"
 """Finalizer of an object whose dependents are deleted first, so that a driver that it owns would be deleted too."""
 
@@ -77,9 +74,7 @@ def keeps_finalizer(context: Context) -> bool:
 def namespace_ends(context: Context) -> bool:
     """Return whether the API server refused the attempt because the namespace is being deleted."""
     failed, attempt = context.observation.launch_failed, context.attempt
-    return failed is not None and attempt is not None and failed.attempt == attempt.number and (
-        NAMESPACE_ENDS in failed.message
-    )  # fmt: skip
+    return failed is not None and attempt is not None and failed.attempt == attempt.number and failed.namespace_ends
 
 
 def given_up(context: Context) -> GivenUp | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from backfill_api.spec.change_claim import PauseAll
 from backfill_api.spec.spec import BackfillSpec
@@ -152,6 +152,10 @@ class DriverReport:
     """Cause, as the operator observed it."""
 
 
+NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
+"""Cause of a refusal in a namespace that is being deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
     """The last launch of an attempt that the API server refused; removed when a launch succeeds."""
@@ -166,6 +170,14 @@ class LaunchFailed:
 
     message: str = ""
     """The server's message, shown to users unchanged."""
+
+    causes: tuple[str, ...] = ()
+    """Reasons of the `Status` object's causes, such as `NamespaceTerminating`."""
+
+    @property
+    def namespace_ends(self) -> bool:
+        """True if the namespace is being deleted, so that nothing can be created in it."""
+        return NAMESPACE_TERMINATING in self.causes
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ import contextlib
 
 import pytest
 from support.cluster.fake_api import FakeApi, Fault
+from support.cluster.harness import prepared
 
+from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING
 from backfill_operator.kube.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -366,3 +368,19 @@ class TestWhatGoesWrong:
             began = asyncio.get_running_loop().time()
             await asyncio.gather(*(cluster.get(PODS, "default", "x") for _ in range(15)))
             assert asyncio.get_running_loop().time() - began >= 0.19
+
+
+class TestANamespaceThatIsDeleted:
+    async def test_its_refusal_has_a_cause(self, real_cluster, real_client):
+        """The end of a job relies on it. Only a real server has namespaces; a finalizer keeps this one until the request."""
+        held = config_map("held", finalizers=[f"{BACKFILLS.group}/test"])
+        with prepared(real_cluster) as namespace:
+            async with real_client(real_cluster.kubeconfig, namespace, {}) as (cluster, _):
+                await cluster.create(CONFIG_MAPS, namespace, held)
+        async with real_client(real_cluster.kubeconfig, namespace, {}) as (cluster, _):
+            with pytest.raises(RefusedError) as refused:
+                await cluster.create(CONFIG_MAPS, namespace, config_map("late"))
+            seen = await cluster.get(CONFIG_MAPS, namespace, "held")
+            await cluster.patch(CONFIG_MAPS, namespace, "held", {"metadata": {"finalizers": None}}, **fence(seen))
+
+        assert (refused.value.reason, refused.value.causes) == ("Forbidden", (NAMESPACE_TERMINATING,))

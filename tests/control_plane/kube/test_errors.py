@@ -32,3 +32,26 @@ class TestAnAnswerWithoutAStatus:
         denied = error_of("POST", 403, {"kind": "Status", "reason": "Forbidden", "message": "denied"}, None)
 
         assert (type(gone), type(unknown), type(denied)) == (NotFoundError, NotFoundError, RefusedError)
+
+
+class TestTheCauses:
+    """A program reads reasons, and a message is for users."""
+
+    @pytest.mark.parametrize(
+        ("details", "causes"),
+        [
+            (
+                {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+                ("NamespaceTerminating",),
+            ),
+            ({"causes": [{"message": "no reason"}, 7, {"reason": 7}]}, ()),
+            ({"causes": "none"}, ()),
+            ({}, ()),
+            (None, ()),
+        ],
+    )
+    def test_reasons_of_a_status_are_kept(self, details: Any, causes: tuple[str, ...]) -> None:
+        """A webhook may answer with any JSON."""
+        body = {"kind": "Status", "reason": "Forbidden", "message": "denied", "details": details}
+
+        assert error_of("POST", 403, body, None).causes == causes

@@ -7,9 +7,9 @@ from support.cluster.fake_api import Fault
 from backfill_api.names import SKIP_CLOSING_ANNOTATION
 from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import ProcedureEnd
+from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING
 
 LEFT = "the job's state left the target"
-TERMINATING = "unable to create new content in namespace shop because it is being terminated"
 
 
 def mode(rig, attempt):
@@ -96,8 +96,8 @@ class TestADeletionWithAPolicy:
         """No pod can be created there."""
         async with rigs() as rig:
             await running(rig, deletionPolicy="Release")
-            fault = Fault("answer", verb="create", plural="configmaps", status=403, reason=TERMINATING, times=math.inf)
-            rig.api.faults.append(fault)
+            refused = {"status": 403, "reason": "Forbidden", "cause": NAMESPACE_TERMINATING}
+            rig.api.faults.append(Fault("answer", verb="create", plural="configmaps", times=math.inf, **refused))
             rig.delete()
             await rig.until(lambda: rig.get() is None)
 

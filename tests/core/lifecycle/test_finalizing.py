@@ -33,7 +33,7 @@ from backfill_core.lifecycle.actions import (
     RemoveFinalizer,
     SendCommand,
 )
-from backfill_core.lifecycle.observation import LaunchFailed
+from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING, LaunchFailed
 
 HELD = ("backfill.dev/drain",)
 UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=HELD)
@@ -112,8 +112,7 @@ class TestDeletion:
 
     def test_the_finalizer_does_not_wait_for_a_refused_pod(self) -> None:
         """A namespace that is being deleted accepts no new objects."""
-        message = 'pods "orders-1-driver" is forbidden: unable to create new content in namespace shop because it is being terminated'
-        refused = LaunchFailed(1, T0, 403, "Forbidden", message)
+        refused = LaunchFailed(1, T0, 403, "Forbidden", 'pods "orders-1-driver" is forbidden', (NAMESPACE_TERMINATING,))
         planned = observed(status=STATUSES["planned"], finalizers=HELD, launch_failed=refused)
 
         assert checked(planned).actions == (RemoveFinalizer(),)

@@ -11,7 +11,7 @@ from support.operators.observations import T0, after, checked, conditions, ended
 
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_core.lifecycle.actions import Decision, DeletePod, LaunchDriver
-from backfill_core.lifecycle.observation import DriverPod, LaunchFailed, Observation
+from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING, DriverPod, LaunchFailed, Observation
 
 
 class TestWhatIsInTheWay:
@@ -41,12 +41,6 @@ class TestWhatIsInTheWay:
             (403, "exceeded quota: compute", "QuotaExceeded", False),
             (403, 'error looking up service account shop/x: serviceaccount "x" not found', "LaunchRefused", True),
             (403, 'pods is forbidden: User "op" cannot create resource "pods" in API group ""', "LaunchRefused", True),
-            (
-                403,
-                "unable to create new content in namespace shop because it is being terminated",
-                "LaunchRefused",
-                True,
-            ),
             (403, 'pods "orders-1-driver" is forbidden: violates PodSecurity "restricted:latest"', "SpecRefused", True),
             (
                 403,
@@ -76,6 +70,14 @@ class TestWhatIsInTheWay:
         assert message in decision.status.conditions[0].message
         assert decision.requeue_after_s is not None
         assert LaunchDriver(1, "Run") in later.actions
+
+    def test_a_namespace_that_is_deleted_is_no_fault_of_the_spec(self) -> None:
+        """Its cause tells that, in any language of the message."""
+        refused = LaunchFailed(1, T0, 403, "Forbidden", "no new content in namespace shop", (NAMESPACE_TERMINATING,))
+
+        decision = checked(observed(status=STATUSES["planned"], launch_failed=refused))
+
+        assert reason(decision.status, "Stalled") == "LaunchRefused"
 
     @pytest.mark.parametrize(
         ("after_s", "wait_s"), [(0, 5), (24, 5), (31, 30)], ids=["at once", "while it is new", "later"]

@@ -39,6 +39,9 @@ class Fault:
     dry_run: bool | None = False
     status: int = 500
     reason: str = "InternalError"
+    cause: str | None = None
+    """Reason of the only cause in the answer's details."""
+
     retry_after: int | None = None
     raw: bytes = b""
     """Header and body as sent over the wire."""
@@ -334,7 +337,7 @@ async def suffered(faults, seen):
             case "raw":
                 raise LostError(fault.raw)
             case "answer":
-                raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after)
+                raise Refusal(fault.status, fault.reason, f"injected: {fault.reason}", fault.retry_after, fault.cause)
             case "slow":
                 await asyncio.sleep(fault.seconds)
     return after

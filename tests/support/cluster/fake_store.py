@@ -52,14 +52,21 @@ DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 class Refusal(Exception):
     """An error answer: HTTP status, reason, message."""
 
-    def __init__(self, status, reason, message, retry_after=None):
+    def __init__(self, status, reason, message, retry_after=None, cause=None):
         super().__init__(message)
-        self.status, self.reason, self.message, self.retry_after = status, reason, message, retry_after
+        self.status, self.reason, self.message, self.retry_after, self.cause = (
+            status,
+            reason,
+            message,
+            retry_after,
+            cause,
+        )
 
     def body(self):
         return {
             "kind": "Status", "apiVersion": "v1", "status": "Failure",
             "reason": self.reason, "message": self.message, "code": self.status,
+            "details": {"causes": [{"reason": self.cause, "message": self.message}]} if self.cause else {},
         }  # fmt: skip
 
 

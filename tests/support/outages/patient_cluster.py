@@ -161,7 +161,9 @@ class PatientCluster:
         self.launches += 1
         if self.outage.refused is not None and self.away:
             error = error_of("POST", *self.outage.refused, None)
-            self.refusal = LaunchFailed(action.attempt, self.now_ms, error.status, error.reason, error.message)
+            self.refusal = LaunchFailed(
+                action.attempt, self.now_ms, error.status, error.reason, error.message, error.causes
+            )
             return
         self.refusal, self.hit, self.made_ms = None, False, self.now_ms
         if self.now_ms > self.began_ms and self.replaced_ms is None:

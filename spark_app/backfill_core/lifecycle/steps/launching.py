@@ -37,8 +37,8 @@ REFUSED_FOR_GOOD: Final = frozenset({400, 413, 422})
 
 REFUSED_FOR_NOW: Final = frozenset({401, 403, 404, 405})
 
-NOT_THE_PODS_FAULT: Final = ("error looking up service account", "cannot create resource", "is being terminated")
-"""Parts of a 403's message: the service account is missing, the operator lacks a permission, or the namespace is being deleted."""
+NOT_THE_PODS_FAULT: Final = ("error looking up service account", "cannot create resource")
+"""Parts of a 403's message, which has no cause: the service account is missing, or the operator lacks a permission."""
 
 STILL_THERE: Final = "StillThere"
 """Reason of a refusal: an object with that name is being deleted."""
@@ -135,7 +135,7 @@ def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int, int]:
         return ConditionSet.stalled("Pending", "NameCollision", message), PERSON_MS, TRIES_GROW * PERSON_MS
     if quota_is_full(failed.status, message):
         return ConditionSet.reconciling("Pending", "QuotaExceeded", message), QUOTA_MS, TRIES_GROW * QUOTA_MS
-    if failed.status in REFUSED_FOR_GOOD or (failed.status == FORBIDDEN and not _of_surroundings(message)):
+    if failed.status in REFUSED_FOR_GOOD or (failed.status == FORBIDDEN and not _of_surroundings(failed, message)):
         # A policy or a webhook may cause it, which can be corrected without an edit of the spec.
         return ConditionSet.stalled("Pending", "SpecRefused", message), RETRY_MS, DENIED_LAST_MS
     if failed.status in REFUSED_FOR_NOW:
@@ -153,9 +153,9 @@ def _with_next_try(conditions: ConditionSet, at_ms: int) -> ConditionSet:
     return replace(conditions, message=conditions.message[: MESSAGE_CHARACTERS_MAX - len(next_try)] + next_try)
 
 
-def _of_surroundings(message: str) -> bool:
+def _of_surroundings(failed: LaunchFailed, message: str) -> bool:
     """Return whether a 403 is about the surroundings of the job. Otherwise it is about the pod: PodSecurity, a LimitRange, a webhook."""
-    return any(part in message.lower() for part in NOT_THE_PODS_FAULT)
+    return failed.namespace_ends or any(part in message.lower() for part in NOT_THE_PODS_FAULT)
 
 
 def _launch_again(context: Context, attempt: Attempt, conditions: ConditionSet) -> StepResult:

@@ -23,11 +23,11 @@ from backfill_core.lifecycle.actions import (
     RemoveFinalizer,
 )
 from backfill_core.lifecycle.closing import CLOSING_MS
-from backfill_core.lifecycle.observation import LaunchFailed, Observation
+from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING, LaunchFailed, Observation
 
 HELD = ("backfill.dev/drain",)
 EXTENDS = {"source": {"type": "Delta", "delta": {"path": "/data/a", "key": ["id"], "hold": "Extend"}}}
-TERMINATING = "unable to create new content in namespace shop because it is being terminated"
+TERMINATING = LaunchFailed(2, T0, 403, "Forbidden", "no new content in namespace shop", (NAMESPACE_TERMINATING,))
 
 
 def gone(policy: str = "Release", status: str = "suspended", **fields: Any) -> Observation:
@@ -224,15 +224,22 @@ class TestTheEnd:
 
     def test_a_deleted_namespace_ends_it_at_once(self) -> None:
         """No pod can be created there any more."""
-        refused = replace(begun(), launch_failed=LaunchFailed(2, T0, 403, "Forbidden", TERMINATING))
+        refused = replace(begun(), launch_failed=TERMINATING)
         decision = checked(refused)
 
         assert decision.actions == (RemoveFinalizer(),)
         assert events(decision) == ["ClosingAbandoned"]
 
+    def test_words_of_a_message_end_nothing(self) -> None:
+        """A webhook may write any text, also about another namespace."""
+        text = "denied: namespace shop-old is being terminated, move the job"
+        refused = replace(begun(), launch_failed=LaunchFailed(2, T0, 403, "Forbidden", text))
+
+        assert RemoveFinalizer() not in checked(refused).actions
+
     def test_a_job_of_a_deleted_namespace_is_released_before_its_own_deletion(self) -> None:
         """Afterwards the operator may have no right to remove the finalizer."""
-        refused = LaunchFailed(1, T0, 403, "Forbidden", TERMINATING)
+        refused = replace(TERMINATING, attempt=1)
         ran = STATUSES["planned"].model_copy(update={"progress": STATUSES["suspended"].progress})
         kept = gone("Drop", status="planned", deletion_ms=None, launch_failed=refused)
 
