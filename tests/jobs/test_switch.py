@@ -10,8 +10,10 @@ from support.tables.jobs import document, make_orders
 from backfill import Backfill, Settings
 from backfill.errors import SwitchBlockedError, VerificationFailedError
 from backfill_api.load import load_backfill
-from backfill_core.source_fence.table_protocol import FENCED, SWITCH
+from backfill_core.source_fence.table_protocol import FENCED, SWITCH, SWITCHED_FROM
 from backfill_spark.delta.log import head_actions
+
+ADDED = {"writeMode": "Append", "existingRows": "Keep"}
 
 
 @pytest.fixture
@@ -93,19 +95,21 @@ class TestARunAfterASwitchOver:
     @pytest.mark.parametrize(
         "spec",
         [
-            {"name": "other", "target": {"writeMode": "Append", "existingRows": "Keep"}},
+            {"name": "other", "target": ADDED},
             {"strategy": {"type": "Replica"}},
         ],
         ids=["another job that keeps rows", "the same job and an empty target"],
     )
     def test_is_refused_by_name_and_changes_nothing(self, spark, moved, spec):
-        """Existing rows of the target do not refuse it: they may stay, or writers deleted them."""
+        """Existing rows of the target do not refuse it: they may stay, or writers deleted them. After the end a user may allow it."""
         job, _, source, target = moved()
         assert job.switch(spark).end == "Switched"
         where = "id = 5" if "target" in spec else "true"
         spark.sql(f"DELETE FROM delta.`{target}` WHERE {where}")
         before = head_actions(spark, target)
-        again = Backfill.of(document(source, target, **spec), settings=Settings(state_dir=source + "-state", cores=2))
+        settings = Settings(state_dir=source + "-state", cores=2)
+        again = Backfill.of(document(source, target, **spec), settings=settings)
+        allowed = Backfill.of(document(source, target, name="allowed", target=ADDED), settings=settings)
 
         with pytest.raises(SwitchBlockedError) as refused:
             again.run(spark)
@@ -115,6 +119,14 @@ class TestARunAfterASwitchOver:
         assert_ending(refused.value, "SwitchBlocked")
         assert "spec.target.delta: " in refused.value.message
         assert head_actions(spark, target) == before
+        assert job.complete_switch(spark).end == "Completed"
+        with pytest.raises(SwitchBlockedError, match="a completed switch-over has replaced"):
+            allowed.plan(spark)
+        assert head_actions(spark, target) == before
+        spark.sql(f"ALTER TABLE delta.`{target}` UNSET TBLPROPERTIES ('{SWITCHED_FROM}')")
+        kept = len(ids_in(target))
+        allowed.run(spark)
+        assert len(ids_in(target)) == kept + 100
 
 
 class TestGivenUp:

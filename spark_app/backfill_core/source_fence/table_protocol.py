@@ -15,7 +15,7 @@ SWITCH: Final = "backfill.switch"
 """Table property of a fenced source: the mark of a switch-over."""
 
 SWITCHED_FROM: Final = "backfill.switchedFrom"
-"""Table property of the target of a switch-over: the folder of a source that the spec gives by its name."""
+"""Table property of the target of a switch-over: the folder of the source that it has replaced."""
 
 FENCED: Final = "backfill.fenced"
 """Writer feature that no writer supports, and the table property that names the job."""

@@ -11,6 +11,7 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import InvalidSpecError, SwitchBlockedError, UnsupportedSourceFeatureError
 from backfill_core.source_fence.fence import TableHead
 from backfill_core.source_fence.fenceable import check_fenceable
+from backfill_core.source_fence.table_protocol import SWITCHED_FROM
 from backfill_core.switch_over.mark import Mark, mark_of
 
 
@@ -159,23 +160,31 @@ def check_mark(mark: Mark | None, *, target: str, flip: str) -> None:
         )
 
 
-def check_unmarked(source: TableHead, spec: BackfillSpec, *, target: str) -> None:
-    """Refuse a new copy into a table to which the source was switched over.
+def check_not_in_use(source: TableHead, target: TableHead | None, spec: BackfillSpec, *, path: str) -> None:
+    """Refuse a new copy into a table to which the source was switched over, until an undo or a word of the user.
 
-    The job left this table with the flip, and writers of the name use it. A copy would add the source's rows to theirs.
+    The job left this table with the flip, and writers of the name use it. A copy would add the source's rows to theirs. The mark in the
+    source ends with the switch-over; the folder that the target stores stays.
 
     Args:
         source: Newest version of the source.
+        target: Newest version of the target; `None` if there is no table.
         spec: The spec of the copy.
-        target: Path of the target.
+        path: Path of the target.
 
     Raises:
-        SwitchBlockedError: names the field.
+        SwitchBlockedError: names the field, and the way that is open.
     """
+    field = f"spec.target.{spec.target.member}"
     mark = mark_of(source)
-    if mark is not None and mark.target == target:
+    if mark is not None and mark.target == path:
         raise SwitchBlockedError(
-            f"spec.target.{spec.target.member}: {target} has replaced {source.path} since {mark.time}, and a new copy would add the old "
-            "rows to it.",
+            f"{field}: {path} has replaced {source.path} since {mark.time}, and a new copy would add the old rows to it.",
             hint="Give a new copy another jobId and another target; or go back with `backfill switch --undo`, then the job continues.",
+        )
+    if target is not None and target.properties.get(SWITCHED_FROM) == source.path:
+        raise SwitchBlockedError(
+            f"{field}: a completed switch-over has replaced {source.path} with {path}, and a new copy would add the old rows to it.",
+            hint="Give a new copy another target. If this table gets the old rows on purpose, use another jobId, and allow it: "
+            f"ALTER TABLE delta.`{path}` UNSET TBLPROPERTIES ('{SWITCHED_FROM}').",
         )

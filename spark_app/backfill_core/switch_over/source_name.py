@@ -1,7 +1,7 @@
-"""Name of a source that points to the target after the flip: the target stores the source's folder until an undo.
+"""Folder of the source that a target has replaced: the target stores it from the flip until an undo.
 
-The mark is in the source's log, so a later command needs the folder before it can read the mark. The property is a pointer only:
-without a mark in that folder no switch-over is under way.
+The mark is in the source's log, and the name of the source may point to the target. So a later command needs the folder before it can
+read the mark. Without a mark in that folder no switch-over is under way, and the folder tells that one was completed.
 """
 
 from __future__ import annotations

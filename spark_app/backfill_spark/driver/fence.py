@@ -31,7 +31,7 @@ from backfill_core.source_fence.fence import (
     unfence_step,
 )
 from backfill_core.source_fence.hold import WARN_HINT, Held, end_hold_step, hold_step, short_retentions
-from backfill_core.switch_over.obstacles import check_unmarked
+from backfill_core.switch_over.obstacles import check_not_in_use
 from backfill_spark import sources
 from backfill_spark.control.wire import format_timestamp
 from backfill_spark.crash_points import arm, crash_point
@@ -256,10 +256,11 @@ def describe_hold_left(spark: SparkSession, backfill: BackfillResource) -> str:
     return ""
 
 
-def check_not_switched(spark: SparkSession, backfill: BackfillResource, *, target: str) -> None:
-    """Refuse a new copy into a table to which the source was switched over; see `check_unmarked`."""
+def check_not_switched(spark: SparkSession, backfill: BackfillResource, *, target: str, exists: bool) -> None:
+    """Refuse a new copy into a table to which the source was switched over; see `check_not_in_use`."""
     if (log := source_log(spark, backfill)) is not None:
-        check_unmarked(log.head(), backfill.spec, target=target)
+        head = log.at(target).head() if exists and backfill.spec.target.type == backfill.spec.source.type else None
+        check_not_in_use(log.head(), head, backfill.spec, path=target)
 
 
 def source_log(spark: SparkSession, backfill: BackfillResource) -> FencedLog | None:

@@ -162,7 +162,8 @@ class JobContext:
             source, transform = _source(self.spark, self.backfill, self.plugins)
         with closing(source):
             if self.state is None:
-                check_not_switched(self.spark, self.backfill, target=self.sink.path)
+                exists = self.stored.table_version >= 0
+                check_not_switched(self.spark, self.backfill, target=self.sink.path, exists=exists)
             yield self._opened(source, transform, warm_up)
 
     def _opened(

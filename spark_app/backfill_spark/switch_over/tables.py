@@ -223,17 +223,16 @@ class SwitchTables:
     def release_target(self) -> None:
         """Remove the job's state from the target, and the table feature that only it needed.
 
-        If the spec gives the source by its name, the target stores the source's folder: the flip may change this name.
+        The target stores the source's folder instead: the flip may change the name of the source, and no copy may begin again.
         """
         self.open_target()
-        if self.context.backfill.spec.source.params.catalog_name is not None:
-            request, source = request_of(self.context.backfill, ""), self.source.head().path
-            self._settled(self.target, lambda head: point_step(head, request, source))
+        request, source = request_of(self.context.backfill, ""), self.source.head().path
+        self._settled(self.target, lambda head: point_step(head, request, source))
         stored = self.committer.read_state()
         if stored.text is not None:
             attempt = JobState.decode(stored.text).attempt + 1
             self.committer.release(txn_version(attempt, 0), stored)
-        domains, request = self.committer.domains(), request_of(self.context.backfill, "")
+        domains = self.committer.domains()
         self._settled(self.target, lambda head: unneeded_step(head, request, domains))
 
     def return_state(self, mark: Mark, *, consumed: int | None = None) -> None:

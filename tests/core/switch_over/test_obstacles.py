@@ -11,7 +11,8 @@ from backfill_core.errors import InvalidSpecError, SwitchBlockedError
 from backfill_core.source_fence.fence import fence_step
 from backfill_core.source_fence.table_protocol import TableProtocol
 from backfill_core.switch_over.mark import Mark, record_step
-from backfill_core.switch_over.obstacles import Findings, check_mark, check_spec, check_unmarked, may_pass, obstacles
+from backfill_core.switch_over.obstacles import Findings, check_mark, check_not_in_use, check_spec, may_pass, obstacles
+from backfill_core.switch_over.source_name import point_step, unpoint_step
 
 OPEN = Findings(
     source=table_head(), target=replace(table_head(), path="/lake/v2"), job="shop/orders", behind=1, lag_s=2.0, key_proven=True,
@@ -124,7 +125,27 @@ class TestASwitchOverUnderWay:
         with pytest.raises(
             SwitchBlockedError, match=r"^spec\.target\.delta: /lake/v2 has replaced /lake/orders"
         ) as refused:
-            check_unmarked(marked, spec, target="/lake/v2")
+            check_not_in_use(marked, None, spec, path="/lake/v2")
         assert "--undo" in refused.value.hint
-        check_unmarked(marked, spec, target="/lake/v3")
-        check_unmarked(fenced, spec, target="/lake/v2")
+        check_not_in_use(marked, None, spec, path="/lake/v3")
+        check_not_in_use(fenced, OPEN.target, spec, path="/lake/v2")
+
+
+class TestACompletedSwitchOver:
+    """The source has no mark any more, and the target knows which table it has replaced."""
+
+    def test_refuses_a_copy_of_the_old_table_until_the_user_allows_it(self):
+        """The old table may accept writes again, so only a user can tell whether its rows belong to the new one."""
+        spec, source = job("/lake/orders", "/lake/v2").spec, OPEN.source
+        replacing = after_entry(OPEN.target, point_step(OPEN.target, REQUEST, source.path))
+
+        with pytest.raises(SwitchBlockedError, match=rf"a completed switch-over has replaced {source.path}") as refused:
+            check_not_in_use(source, replacing, spec, path="/lake/v2")
+        assert "UNSET TBLPROPERTIES ('backfill.switchedFrom')" in refused.value.hint
+        check_not_in_use(source, after_entry(replacing, unpoint_step(replacing, REQUEST)), spec, path="/lake/v2")
+
+    def test_allows_a_copy_of_another_table(self):
+        """The table is one like any other for all jobs but those of its predecessor."""
+        replacing = after_entry(OPEN.target, point_step(OPEN.target, REQUEST, "/lake/v0"))
+
+        check_not_in_use(OPEN.source, replacing, job("/lake/orders", "/lake/v2").spec, path="/lake/v2")
