@@ -38,7 +38,8 @@ class ShownPlan(Plan):
         """Return a plan with the id of its job, and its source and target."""
         shown = cls.model_construct(plan.model_fields_set, **dict(plan))
         shown._job_id = job_id  # noqa: SLF001 - our own class
-        places = (("source", spec.source.params.label), ("target", spec.target.params.label))
+        source, target = spec.source.params.label, spec.target.params.label
+        places = (("table", source),) if source == target else (("source", source), ("target", target))
         shown._places = places  # noqa: SLF001 - our own class
         return shown
 

@@ -54,7 +54,7 @@ class TestFiveLines:
         shown = str(job).splitlines()
 
         assert len(shown) == 5
-        for fact in ("default/job", "s3a://here/orders", "s3a://there/orders", "20,000 rows/s"):
+        for fact in ("default/job", "s3a://here/orders", "s3a://there/orders", "20,000 rows/s; at most 2 pieces at a time"):
             assert any(fact in line for line in shown)
 
     def test_a_plan_shows_its_size_time_and_warnings(self, plan):
@@ -66,6 +66,15 @@ class TestFiveLines:
             "time      about 48 s (31 s to 1 min 5 s): start 9 s ─ copy 30 s",
             "warnings  ShortRetention: it is short.",
         ]
+
+    def test_a_plan_names_a_table_that_is_source_and_target_once(self, plan):
+        """A job fills columns of its own source, so an arrow between equal paths tells nothing."""
+        filled = Backfill.of(document("s3a://here/orders", "s3a://here/orders"))
+
+        shown = Plan.of(plan, filled.job_id, filled.spec)
+
+        assert str(shown).splitlines()[0] == "plan of default/job: s3a://here/orders"
+        assert shown._repr_html_().count("s3a://here/orders") == 1
 
     def test_a_receipt_shows_verdict_rows_and_versions(self, receipt):
         """It is the proof."""

@@ -200,12 +200,11 @@ def _files_read(tables: Tables) -> list[int]:
     source, live = tables.opened, tables.sink
     if not isinstance(source, PinnedSource):
         return []
-    files = [file for file, rows in enumerate(source.table.rows) if rows]
+    rows, version = source.table.rows, source.table.version
     if not isinstance(live, LiveTarget):
-        return files
-    version = source.table.version
-    to_do, listed = live.paths_to_do(version), ability(tables.source, SupportsFiles).files_of(version)
-    return [file for file in files if listed[file].path in to_do]
+        return [file for file, count in enumerate(rows) if count]
+    listed = ability(tables.source, SupportsFiles).files_of(version)
+    return [file for file in live.left_to_fill(version, listed) if rows[file]]
 
 
 def _read(tables: Tables) -> tuple[list[int], int, int, int]:

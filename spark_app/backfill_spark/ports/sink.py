@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from backfill_core.log_shipping.schema_changes import Target
     from backfill_core.log_shipping.target_files import TargetFiles
     from backfill_spark.delta.log import LoggedTable
+    from backfill_spark.delta.source_file import LoggedFile
 
 
 class Sink(Protocol):
@@ -167,8 +168,8 @@ class LiveTarget(SupportsReplacing, Protocol):
             ColumnsFollowedError: a later version changed metadata or protocol; open the table again.
         """
 
-    def paths_to_do(self, version: int) -> frozenset[str]:
-        """Return the paths of the files of a version that are left to fill."""
+    def left_to_fill(self, version: int, files: Sequence[LoggedFile]) -> list[int]:
+        """Return the numbers of those files of a version that are left to fill; the listing is not read again."""
 
     def files_to_fill(self, version: int) -> FilledFiles:
         """Return a version's files, without those of writers that fill the columns themselves."""

@@ -145,12 +145,13 @@ class TestAListedFile:
     def test_has_its_tag_its_vector_and_its_null_counts(self):
         """Null counts are those of the columns to fill."""
         add = {**ADD, "tags": {TAG + "a": "job-1", TAG + "b": "job-1"}}
-        logged = LoggedFile("old.parquet", 9, 5, 2, (4, None), with_vector(json.dumps({"add": add}), OLD), None, {})
+        statistics = '{"numRecords":5,"nullCount":{"col-a":4}}'
+        logged = LoggedFile("old.parquet", 9, 5, 2, (), with_vector(json.dumps({"add": add}), OLD), statistics, {})
 
-        assert live_file(logged, {"a": 0, "b": 1}, {"old.parquet": 7}) == LiveFile(
+        assert live_file(logged, {"a": "col-a", "b": "b"}, {"old.parquet": 7}) == LiveFile(
             "old.parquet", 9, 5, OLD, "job-1", {"a": 4, "b": None}, changed_ms=5, appended_at=7
         )
-        assert live_file(logged, {"a": 0, "c": 1}, {}).tag == ""
+        assert live_file(logged, {"a": "col-a", "c": "c"}, {}).tag == ""
 
 
 class TestAnAppend:

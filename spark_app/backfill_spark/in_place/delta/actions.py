@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from backfill_core.file_copies.logged_statistics import LoggedStatistics
 from backfill_core.in_place.conflicts import ForeignChanges, Replacement
 from backfill_core.in_place.files import TAG, FillScope, LiveFile, is_append
 from backfill_core.log_shipping.actions import DeletionVector
@@ -25,22 +26,22 @@ ORIGIN = "backfill.filledFrom"
 LAYOUT = ("metaData", "protocol")
 
 
-def live_file(file: LoggedFile, columns: Mapping[str, int], appended: Mapping[str, int]) -> LiveFile:
+def live_file(file: LoggedFile, columns: Mapping[str, str], appended: Mapping[str, int]) -> LiveFile:
     """Return a file of a listing.
 
     Args:
         file: Its entry in the log.
-        columns: Columns to fill, each with its index in the null counts.
+        columns: Columns to fill, each with its physical name.
         appended: Versions that added files with new rows only, by path.
     """
-    add = json.loads(file.action)["add"]
+    add, statistics = json.loads(file.action)["add"], LoggedStatistics.of(file.statistics)
     return LiveFile(
         path=file.path,
         bytes=file.bytes,
         rows=file.rows,
         vector=vector_of(add),
         tag=_common_tag(add.get("tags") or {}, columns),
-        nulls={name: file.nulls[index] for name, index in columns.items()},
+        nulls={name: statistics.null_count(physical) for name, physical in columns.items()},
         changed_ms=int(add.get("modificationTime") or 0),
         appended_at=appended.get(file.path),
         handle=file,

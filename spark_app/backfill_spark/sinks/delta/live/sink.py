@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from backfill_core.in_place.files import FillScope, FillState, LiveFile
 from backfill_core.in_place.fillable import FillExpressions, TableToFill, check_fillable, quoted_name
 from backfill_spark.delta.log import LOG_ERRORS, commit_text, files_at, newest_version
 from backfill_spark.delta.properties import physical_name
+from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.delta.table_facts import physical_type
 from backfill_spark.in_place.delta.actions import action_now, is_relaid, live_file, original_of
 from backfill_spark.in_place.delta.replaced_files import existing
@@ -224,19 +225,26 @@ class LiveSink(DeltaSink):
         return replace(self._fill_scope(), writers_since=since), appended
 
     def _files_at(self, version: int, appended: Mapping[str, int]) -> list[LiveFile]:
-        columns = {name: index for index, name in enumerate(self._expressions.values)}
-        schema = self._table.schema
-        physical = [physical_name(schema[name]) if name in schema.names else name for name in columns]
         try:
-            files = files_at(self._spark, self.path, version, nulls_of=physical)
+            files = files_at(self._spark, self.path, version, nulls_of=())
         except LOG_ERRORS as error:
             raise explain_target(error, path=self.path, doing="reading the files of the table") from error
+        columns = self._physical_names()
         return [live_file(file, columns, appended) for file in files]
 
-    def paths_to_do(self, version: int) -> frozenset[str]:
+    def _physical_names(self) -> dict[str, str]:
+        """Return the physical name of each column to fill, also of one that the table does not have yet."""
+        schema = self._table.schema
+        return {
+            name: physical_name(schema[name]) if name in schema.names else name for name in self._expressions.values
+        }
+
+    def left_to_fill(self, version: int, files: Sequence[LoggedFile]) -> list[int]:
         """See `ports.sink.LiveTarget`."""
         scope, appended = self._scope_at(version)
-        return frozenset(file.path for file in scope.to_do(self._files_at(version, appended)))
+        columns = self._physical_names()
+        states = (scope.state(live_file(file, columns, appended)) for file in files)
+        return [number for number, state in enumerate(states) if state is FillState.TO_DO]
 
     def files_to_fill(self, version: int) -> FilledFiles:
         """See `ports.sink.LiveTarget`."""
