@@ -29,7 +29,6 @@ BAR_NAME_COLUMNS = 5
 GAP = "  "
 STEP_GAP = " ─ "
 STEP_SYMBOLS = {"Done": "✔", "Running": "▶"}
-PLACE_MIN = 12
 
 
 def title_line(frame: JobFrame, columns: int, tables: Line | None = None) -> tuple[Line, bool]:

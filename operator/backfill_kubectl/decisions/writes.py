@@ -49,7 +49,6 @@ Json = dict[str, Any]
 How = Literal["spec", "override"]
 Place = Literal["spec", "override", "annotation"]
 
-PAUSE_FIELDS: Final = ("desiredState", "pause")
 PLAIN: Final[Mapping[str, str]] = {"desiredState": STATE_ANNOTATION, "suspend": SUSPEND_ANNOTATION}
 """Annotations that take precedence over the override annotation, by the field that they set."""
 
