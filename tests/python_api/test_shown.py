@@ -54,7 +54,12 @@ class TestFiveLines:
         shown = str(job).splitlines()
 
         assert len(shown) == 5
-        for fact in ("default/job", "s3a://here/orders", "s3a://there/orders", "20,000 rows/s; at most 2 pieces at a time"):
+        for fact in (
+            "default/job",
+            "s3a://here/orders",
+            "s3a://there/orders",
+            "20,000 rows/s; at most 2 pieces at a time",
+        ):
             assert any(fact in line for line in shown)
 
     def test_a_plan_shows_its_size_time_and_warnings(self, plan):
