@@ -122,7 +122,7 @@ class SwitchJob:
 
     def _run(self, goal, place):
         start = Start(self.file, self._folder / "state", self._folder / "log", crash_at=place)
-        process = LastingJava(start, self._spark, _switch if goal == "switch" else _undo)
+        process = LastingJava(start, self._spark, switch_in_process if goal == "switch" else undo_in_process)
         code = process.wait(ENDS_WITHIN_S)
         if code is None:
             process.kill()
@@ -157,11 +157,13 @@ class SwitchJob:
             print(f"OPTIMIZE met a writer: {error}", file=sys.stderr)
 
 
-def _switch(start, spark):
+def switch_in_process(start, spark):
+    """Switch a table over, in a process with a session."""
     _command(start, spark, "switch")
 
 
-def _undo(start, spark):
+def undo_in_process(start, spark):
+    """Undo that."""
     _command(start, spark, "undo_switch")
 
 
