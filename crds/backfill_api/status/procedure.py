@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import Count, Message, Moment
+from backfill_api.spec.bounds import By, Count, Message, Moment, Note
 
 ProcedureKind = Literal["Switch", "UndoSwitch", "CompleteSwitch", "Repair", "Close"]
 Place = Literal["Source", "Between", "Target", "Released"]
@@ -62,6 +62,12 @@ class SwitchRun(Model):
     automatic: bool = False
     """True if `spec.switch.when: WhenVerified` requested it."""
 
+    by: By = ""
+    """Author of the request, as the annotation `backfill.dev/changed-by` claims; empty: no claim. The audit log of the API server is the proof."""
+
+    note: Note = ""
+    """Reason in that annotation."""
+
     start: Moment
     """Time of the request's start, RFC 3339."""
 
@@ -95,6 +101,12 @@ class RepairRun(Model):
 
     state: Word
     """`Running`, `Repaired`, `Equal` (there was nothing to repair) or `Refused`."""
+
+    by: By = ""
+    """Author of the request, as the annotation `backfill.dev/changed-by` claims; empty: no claim. The audit log of the API server is the proof."""
+
+    note: Note = ""
+    """Reason in that annotation."""
 
     start: Moment
     """Time of the request's start, RFC 3339."""

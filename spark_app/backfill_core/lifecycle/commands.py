@@ -24,7 +24,7 @@ from backfill_core.lifecycle.inputs.all_jobs import switch_claim
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
 from backfill_core.lifecycle.inputs.desired import Desired
-from backfill_core.lifecycle.inputs.procedures import wants_receipt
+from backfill_core.lifecycle.inputs.procedures import requested, wants_receipt
 
 RESEND_S = 1.0
 REFUSAL_CHARACTERS_MAX = 1024
@@ -79,8 +79,8 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
         control = control.model_copy(update=context.desired.controls | {"then": context.desired.then})
     if new:
         control = _with(control, new, context)
-    if stop or steer:
-        # A change that needs no command uses its claim up, too.
+    if stop or (steer and requested(context) is None):
+        # A change that needs no command uses its claim up, too. A procedure that waits for the target uses it later.
         claim = new_claim(context.observation.annotations, control.claim_of)
         control = control.model_copy(update={"claim_of": claim.claim_of or control.claim_of})
     return CommandPlan(control, decided=bool(new), requests=_requests(context, control, number))

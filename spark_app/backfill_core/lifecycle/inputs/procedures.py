@@ -19,6 +19,7 @@ from backfill_api.names import (
 from backfill_api.status.procedure import ProcedureKind, RepairRun, SwitchRun
 from backfill_api.status.status import Attempt, BackfillStatus, Control, StopReason
 from backfill_core.errors import BackfillError, NotRepairableError, SwitchBlockedError
+from backfill_core.lifecycle.inputs.change_claims import NewClaim, new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.switch_over.requests import refused_switch
@@ -183,9 +184,12 @@ def waits(context: Context, request: Request) -> bool:
 def answered(context: Context, request: Request, error: BackfillError | None = None) -> BackfillStatus:
     """Return the status in which a procedure runs, or is refused by an error."""
     status, now = context.status, context.timestamp
-    control = status.control or Control()
+    control, claim = status.control or Control(), NewClaim()
     if request.token:
+        claim = new_claim(context.observation.annotations, control.claim_of)
         control = control.model_copy(update={ANNOTATIONS[request.kind][1]: request.token})
+        if context.attempt is None:  # the command that stops a driver carries the claim, too
+            control = control.model_copy(update={"claim_of": claim.claim_of or control.claim_of})
     if error is not None and request.kind in ("UndoSwitch", "CompleteSwitch") and status.switch is None:
         # A restored Backfill has the annotations of a switch-over and of its undo, but no record: do not switch over again.
         token = context.observation.annotations.get(SWITCH_ANNOTATION, "")[:TOKEN_CHARACTERS_MAX]
@@ -195,7 +199,9 @@ def answered(context: Context, request: Request, error: BackfillError | None = N
     reason = "" if error is None else error.reason
     message = "" if error is None else short(f"{error.message} {error.hint}".strip())
     if request.kind == "Repair":
-        repair = RepairRun(state=state, start=now, end=end, reason=reason, message=message)
+        repair = RepairRun(
+            state=state, start=now, end=end, reason=reason, message=message, by=claim.by, note=claim.note
+        )
         return status.model_copy(update={"control": control, "repair": repair})
     before = status.switch
     if before is not None and before.place == "Between" and error is not None:
@@ -205,7 +211,7 @@ def answered(context: Context, request: Request, error: BackfillError | None = N
     run = SwitchRun(
         goal=GOALS[request.kind], state=state, place=place, automatic=not request.token, start=now, end=end,
         reason=reason, message=message, version=None if before is None else before.version,
-        receipt_at=None if status.receipt is None else status.receipt.verified_at,
+        receipt_at=None if status.receipt is None else status.receipt.verified_at, by=claim.by, note=claim.note,
     )  # fmt: skip
     return status.model_copy(update={"control": control, "switch": run})
 

@@ -27,7 +27,8 @@ def _note(name: str, old: SwitchRun | RepairRun | None, new: SwitchRun | RepairR
 def _described(run: SwitchRun | RepairRun) -> str:
     if isinstance(run, RepairRun):
         if run.state != "Repaired":
-            return "source and target are equal" if run.state == "Equal" else "the target is compared with the source"
+            compared = f"the target is compared with the source{_claimed(run)}"
+            return "source and target are equal" if run.state == "Equal" else compared
         rows = f"{run.rows_inserted} inserted, {run.rows_updated} updated, {run.rows_deleted} deleted"
         return f"version {run.version}: rows: {rows}; {run.files_copied} files copied, {run.files_removed} removed"
     at = "" if run.version is None else f" at version {run.version}"
@@ -38,4 +39,11 @@ def _described(run: SwitchRun | RepairRun) -> str:
             return "readers and writers use the source again"
         case "Completed":
             return "the source accepts writes again; there is no undo"
-    return f"{run.goal} begins"
+    return f"{run.goal} begins{_claimed(run)}"
+
+
+def _claimed(run: SwitchRun | RepairRun) -> str:
+    """Return who requested a procedure, and why; empty without a claim."""
+    if not (run.by or run.note):
+        return ""
+    return f", requested by {run.by or 'an unnamed author'}{f': {run.note}' if run.note else ''}"

@@ -63,7 +63,7 @@ def _cut_document(document: dict[str, Any], characters: int, entries: int) -> di
             cut[name] = _cut(cut[name], characters, entries)
     for name in ("switch", "repair", "closing"):
         if name in cut:
-            cut[name] = _with_short(cut[name], ("message",), characters)
+            cut[name] = _with_short(cut[name], ("message", "by", "note"), characters)
     cut["conditions"] = [_with_short(item, ("message",), characters) for item in document.get("conditions", ())]
     if "control" in cut:
         commands = {

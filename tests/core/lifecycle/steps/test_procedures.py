@@ -26,6 +26,7 @@ from support.operators.switched_world import (
 )
 
 from backfill_api.names import (
+    CHANGED_BY_ANNOTATION,
     COMPLETE_SWITCH_ANNOTATION,
     REFRESH_ANNOTATION,
     RESTART_ANNOTATION,
@@ -65,6 +66,30 @@ class TestARequestedSwitchOver:
         assert commands(decision) == commands(far) == []
         assert reason(decision.status, "Switched") == "WaitingForCatchUp"
         assert decision.status.control is None or decision.status.control.switch_token == ""
+
+    def test_its_author_and_reason_are_in_the_status_and_in_an_event(self) -> None:
+        """Also if it waits until the target has caught up; a claim counts once."""
+        claim = '{"by":"anna","note":"move 4711"}'
+        wish = follows(annotations={SWITCH_ANNOTATION: "a", CHANGED_BY_ANNOTATION: claim})
+        behind = replace(wish, report=replace(report(caught_up=False), heard_ms=T0))
+        waiting = checked(behind)
+        ready = replace(after(behind, waiting), report=wish.report)
+
+        for _, begun in (stopped(wish), stopped(ready)):
+            assert begun.status.switch is not None
+            assert (begun.status.switch.by, begun.status.switch.note) == ("anna", "move 4711")
+        begins = checked(wish)
+        assert [note.message for note in begins.events if note.reason == "SwitchRunning"] == [
+            "Switch begins, requested by anna: move 4711"
+        ]
+        wish, begun = stopped(wish)
+        gone, done = over(wish, begun, "Switched", 0)
+        undo = replace(
+            after(gone, done, pods=(), live=True), annotations=wish.annotations | {UNDO_SWITCH_ANNOTATION: "u"}
+        )
+        undone = checked(undo).status.switch
+        assert undone is not None
+        assert (undone.goal, undone.by, undone.note) == ("Undo", "", "")
 
     def test_the_step_of_its_driver_is_in_the_status(self) -> None:
         """A user sees what writers wait for; the progress of the job stays as it was."""
