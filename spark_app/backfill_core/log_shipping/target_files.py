@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from backfill_core.log_shipping.actions import DeletionVector, FileAdded
 from backfill_core.log_shipping.folding import ShippedStep
+from backfill_core.log_shipping.layers import Layers
 from backfill_core.positions.source_names import RowOrder, source_of, tag_of
 
 
@@ -92,20 +93,20 @@ class TargetFiles:
     contains the tag of the original, in both directions.
     """
 
-    groups: dict[str, tuple[TargetFile, ...]] = field(default_factory=dict)
-    originals: dict[str, TargetFile] = field(default_factory=dict)
+    groups: Layers[tuple[TargetFile, ...]] = field(default_factory=lambda: Layers({}))
+    originals: Layers[TargetFile] = field(default_factory=lambda: Layers({}))
     """Files whose name contains no tag, by the tag of their own path; only the source can tell whether it has a copy of each."""
 
     copied: frozenset[str] = frozenset()
     """Paths of originals of which the source has a copy."""
 
-    copies: dict[str, TargetFile] = field(default_factory=dict)
+    copies: Layers[TargetFile] = field(default_factory=lambda: Layers({}))
     """Files that are whole copies, by the tag of their own path: after a RESTORE the other table may have a copy of a copy."""
 
     @classmethod
     def of(cls, files: Iterable[TargetFile]) -> TargetFiles:
         """Group files by the tags in their names."""
-        groups: dict[str, tuple[TargetFile, ...]] = {}
+        groups: dict[str, list[TargetFile]] = {}
         originals: dict[str, TargetFile] = {}
         copies: dict[str, TargetFile] = {}
         for file in files:
@@ -113,10 +114,11 @@ class TargetFiles:
             if origin is None:
                 originals[tag_of(file.path)] = file
                 continue
-            groups[origin.tag] = (*groups.get(origin.tag, ()), file)
+            groups.setdefault(origin.tag, []).append(file)
             if origin.order is RowOrder.KEPT:
                 copies[tag_of(file.path)] = file
-        return cls(groups, originals, copies=copies)
+        grouped = {tag: tuple(group) for tag, group in groups.items()}
+        return cls(Layers(grouped), Layers(originals), copies=Layers(copies))
 
     @property
     def foreign_files(self) -> tuple[str, ...]:
@@ -171,18 +173,24 @@ class TargetFiles:
         return TargetStep(tuple(copies), tuple(vectors), tuple(kept), tuple(removals), missing)
 
     def after(self, removed: Iterable[str], added: Iterable[TargetFile]) -> TargetFiles:
-        """Return the files after a commit that removed and added paths; a path in both stays, as added."""
+        """Return the files after a commit that removed and added paths; a path in both stays, as added.
+
+        The work depends on these paths alone, not on the number of files.
+        """
         removed_paths = set(removed)
-        groups = dict(self.groups)
+        groups: dict[str, tuple[TargetFile, ...]] = {}
         for tag in {origin.tag for path in removed_paths if (origin := source_of(path)) is not None}:
-            groups[tag] = tuple(file for file in groups.get(tag, ()) if file.path not in removed_paths)
+            groups[tag] = tuple(file for file in self.groups.get(tag, ()) if file.path not in removed_paths)
         more = TargetFiles.of(added)
         for tag, files in more.groups.items():
-            groups[tag] = (*groups.get(tag, ()), *files)
-        originals = {tag: file for tag, file in self.originals.items() if file.path not in removed_paths}
-        copies = {tag: file for tag, file in self.copies.items() if file.path not in removed_paths} | more.copies
-        groups = {tag: files for tag, files in groups.items() if files}
-        return TargetFiles(groups, originals | more.originals, self.copied - removed_paths, copies)
+            groups[tag] = (*groups.get(tag, self.groups.get(tag, ())), *files)
+        gone = dict.fromkeys(map(tag_of, removed_paths))  # the key of a file's own path
+        return TargetFiles(
+            self.groups.changed({tag: files or None for tag, files in groups.items()}),
+            self.originals.changed({**gone, **more.originals}),
+            self.copied - removed_paths,
+            self.copies.changed({**gone, **more.copies}),
+        )
 
 
 def _in_place(file: TargetFile) -> bool:
