@@ -1,6 +1,6 @@
 """Tests of mappings whose changed copies share what did not change."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backfill_core.log_shipping.layers import GROWTH, Layers
@@ -36,6 +36,7 @@ class TestLayers:
     """A reader cannot distinguish layers of changes from one mapping."""
 
     @given(st.dictionaries(KEYS, st.integers()), CHANGES)
+    @example(dict.fromkeys("abcdefgh", 0), [{"a": None}])
     def test_equal_a_dictionary_after_any_changes(self, entries, changes):
         """After each change, with the same number of entries, and each earlier mapping stays as it was."""
         layers, expected, earlier = Layers(dict(entries)), dict(entries), []
@@ -81,3 +82,11 @@ class TestFilesOfATarget:
         assert [entries.reads for entries in before] == [0, 0]
         assert (after.of_source_file("7"), files.of_source_file("7")) == ((added,), (gone,))
         assert len(after.copies) == len(after.groups) == 100
+
+    def test_another_copy_of_a_source_file_joins_the_first(self):
+        """A step then replaces both by one."""
+        first, second = (TargetFile(f"s1/{name_of('7', RowOrder.KEPT, suffix)}", None, "{}") for suffix in "01")
+
+        after = TargetFiles.of([first]).after((), [second])
+
+        assert after.of_source_file("7") == (first, second)
