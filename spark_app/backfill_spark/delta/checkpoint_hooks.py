@@ -34,6 +34,9 @@ HOOKS_MAX = 32
 COMMITS_MAX = 1_000
 """Maximum number of commits that are read; if there are more, Spark writes the checkpoint."""
 
+Hook = tuple[int, Any]
+"""A hook of Kernel, with the version of its commit."""
+
 
 @dataclass(frozen=True, slots=True)
 class LastCheckpoint:
@@ -51,14 +54,14 @@ class CommitHooks:
         """Take the table's path, Kernel's package and an engine; nothing is read yet."""
         self._spark, self._path, self._engine = spark, path, engine
         self._checkpoints, self.cleanup = KernelCheckpoints(spark, path, kernel, engine), LogCleanup(spark, path)
-        self.waiting: list[tuple[int, Any]] = []
+        self.waiting: list[Hook] = []
         """Pending hooks by version, oldest first."""
 
         self._damage: TargetDamagedError | None = None
         self._tried_by_spark = -1
         self._plain: set[int] = set()
         self._last: LastCheckpoint | None = None
-        self._lock, self._running = threading.Lock(), threading.Lock()
+        self._lock, self._summing, self._checkpointing = threading.Lock(), threading.Lock(), threading.Lock()
 
     def add(self, result: Any, *, plain: bool) -> None:
         """Take the hooks of a commit; it is `plain` if all files that it added are new, and it removed none."""
@@ -80,30 +83,51 @@ class CommitHooks:
     def run(self) -> None:
         """Run all pending hooks; a failed hook is retried next time.
 
+        While one thread writes a checkpoint, another one writes the checksums of newer commits. Without them, each commit reads all
+        commits since the last checksum, so a barrier would take longer the longer the checkpoint takes.
+
         Raises:
             JAVA_ERRORS, BackfillError: the error of the first failed hook.
         """
-        if not self._running.acquire(blocking=False):
-            return  # the other thread also runs these hooks; two concurrent checkpoints could end in the wrong order
-        late: list[tuple[tuple[int, Any], Exception]] = []
+        late: list[tuple[Hook, Exception]] = []
         try:
-            while hooks := self._taken():
-                late += [(hook, error) for hook in hooks if (error := self._failure(*hook)) is not None]
+            self._run_checksums(late)
+            # Two concurrent checkpoints could end in the wrong order, so the other thread also writes the later one.
+            if self._checkpointing.acquire(blocking=False):
+                try:
+                    while hooks := self._taken_checkpoint():
+                        self._run_each(hooks, late)
+                        self._run_checksums(late)
+                finally:
+                    self._checkpointing.release()
         finally:
             with self._lock:
                 # If no hook ever succeeds, the oldest are dropped: a newer checkpoint contains the content of older ones.
                 self.waiting = [*(hook for hook, _ in late), *self.waiting][-HOOKS_MAX:]
-            self._running.release()
         if late:
             raise late[0][1]
 
-    def _taken(self) -> list[tuple[int, Any]]:
-        """Take all pending hooks, checksums first, because they contain the number of files for checkpoints."""
+    def _run_checksums(self, late: list[tuple[Hook, Exception]]) -> None:
+        """Run pending checksums, and wait for those of the other thread: they contain the number of files for checkpoints."""
+        with self._summing:
+            while hooks := self._taken_checksums():
+                self._run_each(hooks, late)
+
+    def _run_each(self, hooks: list[Hook], late: list[tuple[Hook, Exception]]) -> None:
+        late += [(hook, error) for hook in hooks if (error := self._failure(*hook)) is not None]
+
+    def _taken_checksums(self) -> list[Hook]:
         with self._lock:
-            hooks, self.waiting = self.waiting, []
-        newest = max((version for version, hook in hooks if _is_checkpoint(hook)), default=-1)
-        checkpoints = [(version, hook) for version, hook in hooks if _is_checkpoint(hook) and version == newest]
-        return [*((version, hook) for version, hook in hooks if not _is_checkpoint(hook)), *checkpoints]
+            checksums = [hook for hook in self.waiting if not _is_checkpoint(hook[1])]
+            self.waiting = [hook for hook in self.waiting if _is_checkpoint(hook[1])]
+        return checksums
+
+    def _taken_checkpoint(self) -> list[Hook]:
+        """Take the newest pending checkpoint, which makes the older ones unnecessary."""
+        with self._lock:
+            checkpoints = [hook for hook in self.waiting if _is_checkpoint(hook[1])]
+            self.waiting = [hook for hook in self.waiting if not _is_checkpoint(hook[1])]
+        return [max(checkpoints, key=lambda hook: hook[0])] if checkpoints else []
 
     def _failure(self, version: int, hook: Any) -> Exception | None:
         try:

@@ -1,6 +1,6 @@
 """Measure a plan of a table with a million files, and commits to a target while it grows to half a million.
 
-    python tests/benchmarks/alone/million_files.py [--only plan,commits] [--files 1000000] [--sizes 0,100000,500000] [--barriers 40]
+    python tests/benchmarks/alone/million_files.py [--only plan,commits] [--files 1000000] [--sizes 0,100000,500000] [--barriers 150]
 
 Files of the source do not exist, except for the sample; a target's files never do. The bars: a plan in 90 s and 4 GiB of memory, Java
 and Python together; the 99th percentile of a commit of 100 files at most twice that of an empty target.
@@ -149,7 +149,7 @@ def main():
         "--table", type=Path, help="a table for the plan, made if missing, which a later run uses again"
     )
     parser.add_argument("--sizes", default="0,100000,500000")
-    parser.add_argument("--barriers", type=int, default=40)
+    parser.add_argument("--barriers", type=int, default=150)
     args = parser.parse_args()
     met = True
     for part in args.only.split(","):
