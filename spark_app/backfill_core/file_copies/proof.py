@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
+from backfill_core.file_copies.copy_digest import CopyDigest
 from backfill_core.log_shipping.actions import DeletionVector
 from backfill_core.positions.source_names import RowOrder, source_of, tag_of
 from backfill_core.protocol.receipt import FileDifference
@@ -73,7 +73,9 @@ class LoggedTargetFile:
     partition: Mapping[str, str | None]
     """Partition values as readers see them; see `facts.partition_value`."""
 
-    statistics: str | None
+    statistics: str
+    """Digest of its statistics; see `copy_digest.statistics_digest`. The statistics themselves would fill the memory."""
+
     vector: DeletionVector | None
     digest: CopyDigest | None
 
@@ -141,7 +143,7 @@ def paired(source: Iterable[LoggedCopy], target: Sequence[LoggedTargetFile]) -> 
                 lost.append(FileDifference(copied.path, "the target has no copy of this file of the source"))
             continue
         # The candidate with the fewest differences is the copy; the other candidates are surplus.
-        fitting, *surplus = sorted(group, key=lambda file: len(_misfits(copied, file)))
+        fitting, *surplus = sorted(group, key=lambda file: len(_misfits(copied, file))) if len(group) > 1 else group
         notes += [
             FileDifference(file.path, f"{copied.path} of the source was copied more than once") for file in surplus
         ]
@@ -190,7 +192,7 @@ def _misfits(expected: LoggedCopy, file: LoggedTargetFile) -> list[str]:
 
 def _same_statistics(file: LoggedTargetFile) -> bool:
     """Return true if the job wrote these statistics, with the copy or with its last deletion vector."""
-    return file.digest is not None and statistics_digest(file.statistics) == file.digest.statistics
+    return file.digest is not None and file.statistics == file.digest.statistics
 
 
 def _hidden(vector: DeletionVector | None) -> int:

@@ -138,7 +138,7 @@ class SourceFile:
 
     def counts(self, columns: Sequence[str]) -> tuple[int | None, dict[str, int]]:
         """Return the number of rows, deleted ones included, and the nulls of some columns by physical name, as far as the log has them."""
-        stats = LoggedStatistics.of(self.statistics)
+        stats = LoggedStatistics.of(self.statistics) if columns else LoggedStatistics.of_rows(self.statistics)
         nulls = {name: stats.null_count(name) for name in columns}
         return stats.rows, {name: count for name, count in nulls.items() if count is not None}
 

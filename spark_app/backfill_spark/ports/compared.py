@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from backfill_core.positions.file_ranges import FileRange
 from backfill_core.positions.offsets import OffsetRange
@@ -15,15 +15,14 @@ from backfill_spark.ports.source import SupportsFiles
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from backfill_spark.delta.source_file import LoggedFile
+    from backfill_spark.delta.listing.logged_files import LoggedFiles
 
 
 class ComparedFiles(Protocol):
     """The whole files among the rows that a receipt compares."""
 
-    @property
-    def listed(self) -> Sequence[LoggedFile]:
-        """Return these files."""
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield the `add` action of each of these files, with its statistics."""
 
     def are_all(self, paths: frozenset[str]) -> bool:
         """Return True if all compared rows are in files of these paths."""
@@ -40,17 +39,21 @@ class FilesOfVersion:
     version: int
 
     @cached_property
-    def listed(self) -> Sequence[LoggedFile]:
-        """See `ComparedFiles`."""
+    def _files(self) -> LoggedFiles:
         return self.source.files_of(self.version)
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """See `ComparedFiles`."""
+        return self._files.entries()
 
     def are_all(self, paths: frozenset[str]) -> bool:
         """See `ComparedFiles`."""
-        return all(file.path in paths for file in self.listed)
+        return all(path in paths for path in self._files.paths)
 
     def without(self, paths: frozenset[str]) -> DataFrame:
         """See `ComparedFiles`."""
-        return self.source.rows_of([file.action for file in self.listed if file.path not in paths], self.version)
+        left = [index for index, path in enumerate(self._files.paths) if path not in paths]
+        return self.source.rows_of([self._files.action(index) for index in left], self.version)
 
 
 @dataclass(frozen=True)
@@ -63,17 +66,15 @@ class FilesOfRanges:
     read: Callable[[Sequence[FileRange]], DataFrame]
 
     @cached_property
-    def _by_index(self) -> Mapping[int, LoggedFile]:
-        files = self.source.files_of(self.version)
-        return {part.file: files[part.file] for part in self.ranges if part.whole}
+    def _files(self) -> LoggedFiles:
+        return self.source.files_of(self.version)
 
-    @property
-    def listed(self) -> Sequence[LoggedFile]:
+    def entries(self) -> Iterator[dict[str, Any]]:
         """See `ComparedFiles`."""
-        return list(self._by_index.values())
+        return (self._files.entry(index) for index in dict.fromkeys(part.file for part in self.ranges if part.whole))
 
     def _left(self, paths: frozenset[str]) -> list[FileRange]:
-        return [part for part in self.ranges if not (part.whole and self._by_index[part.file].path in paths)]
+        return [part for part in self.ranges if not (part.whole and self._files.paths[part.file] in paths)]
 
     def are_all(self, paths: frozenset[str]) -> bool:
         """See `ComparedFiles`."""

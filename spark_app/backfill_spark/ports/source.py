@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from backfill_api.spec import sources
+    from backfill_spark.delta.listing.logged_files import LoggedFiles
     from backfill_spark.delta.log import LoggedTable
-    from backfill_spark.delta.source_file import LoggedFile, SourceFile
+    from backfill_spark.delta.source_file import SourceFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +124,8 @@ class SupportsFiles(Protocol):
     def source_files(self, files: Sequence[int]) -> tuple[SourceFile, ...]:
         """Return the log entries of some files, by their index in path order."""
 
-    def files_of(self, version: int) -> Sequence[LoggedFile]:
-        """Return the files of a version, in path order."""
+    def files_of(self, version: int) -> LoggedFiles:
+        """Return the files of a version, in path order. Their log entries are not in memory."""
 
     def numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
         """Return the rows of files of the pinned or a later version that the files' deletion vectors do not hide, with the pinned columns.

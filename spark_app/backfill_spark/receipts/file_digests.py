@@ -8,14 +8,13 @@ Proven files are removed from both sides; Spark reads the remaining files.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
-from backfill_core.file_copies.copy_digest import CopyDigest
+from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
 from backfill_core.file_copies.copy_modes import Whole
 from backfill_core.file_copies.facts import partition_value
 from backfill_core.file_copies.hidden_rows import Outcome, outcome
@@ -35,7 +34,8 @@ from backfill_core.file_copies.proof import (
 )
 from backfill_core.protocol.receipt import FileDifference
 from backfill_spark.delta.deletion_vectors import vector_of
-from backfill_spark.delta.log import files_at, hidden_rows, same_rows
+from backfill_spark.delta.listing.shared_values import Shared
+from backfill_spark.delta.log import files_at, hidden_rows, listing_at, same_rows
 from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
@@ -52,6 +52,7 @@ from backfill_spark.ports.sink import SupportsCopies
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from backfill_spark.delta.listing.logged_files import LoggedFiles
     from backfill_spark.opening.tables import Tables
     from backfill_spark.ports.compared import ComparedFiles
 
@@ -69,7 +70,8 @@ class FileProof:
         """
         self._tables, self._spark = tables, tables.spark
         self._source, self._version = files, version
-        self._target: Sequence[tuple[LoggedFile, LoggedTargetFile]] = ()
+        self._target: LoggedFiles | None = None
+        self._target_ids: list[FileId] = []
         self._read_back = read_back
 
     @classmethod
@@ -92,10 +94,9 @@ class FileProof:
         decided = self._tables.transform.where is not None and not modes.transform.hides
         if modes.source is None or not isinstance(modes.best, Whole) or decided:
             return ProvenFiles()
-        logged = files_at(self._spark, self._tables.sink.path, self._version, nulls_of=())
-        kinds = {column.physical: column.type for column in modes.target.columns}
-        self._target = [(file, _existing(file, kinds)) for file in logged]
-        existing = [file for _, file in self._target]
+        self._target = listing_at(self._spark, self._tables.sink.path, self._version, nulls_of=())
+        existing = existing_files(self._target, {column.physical: column.type for column in modes.target.columns})
+        self._target_ids = [file.id for file in existing]
         if all(file.digest is None for file in existing):
             return ProvenFiles()
         expected, failing = self._expected(modes)
@@ -106,37 +107,44 @@ class FileProof:
         read = partial(self._read, reader=reader, reported=reported, failing=failing, check=check)
         tasks = [partial(read, pair) for pair in pairing.pairs]
         result, doubtful = proven(pairing, at_once(tasks, reader.threads)), {file.id for file in pairing.doubtful}
-        wrong = self._misstated([file for file, target_file in self._target if target_file.id in doubtful])
+        wrong = self._misstated([self._target[at] for at, known in enumerate(self._target_ids) if known in doubtful])
         return replace(result, wrong=(*result.wrong, *wrong))
 
-    def _expected(self, modes: JobCopyModes) -> tuple[list[LoggedCopy], dict[str, FilteredFile]]:
+    def _expected(self, modes: JobCopyModes) -> tuple[Iterable[LoggedCopy], dict[str, FilteredFile]]:
         """Return the expected copies of source files that are copied whole, and their rows that fail the filter, by path.
 
-        The filter is evaluated for each of these files, because statistics may be wrong. One Spark job.
+        The filter is evaluated for each of these files, because statistics may be wrong. One Spark job. Without a filter, the copies
+        are made one by one.
         """
-        listed = [(file, copy) for file in self._source.listed if (copy := _whole_copy(file, modes)) is not None]
+        files = map(SourceFile.of, self._source.entries())
+        copies: Iterator[PlannedCopy] = (copy for file in files if (copy := _whole_copy(file, modes)) is not None)
         where, source, failing = self._tables.transform.where, modes.source, dict[str, FilteredFile]()
         if where is not None and source is not None:
-            counted = failing_rows(self._spark, source, where, [copy.file for _, copy in listed])
+            listed = list(copies)
+            copies = iter(listed)
+            counted = failing_rows(self._spark, source, where, [copy.file for copy in listed])
             failing = {
                 copy.file.path: FilteredFile(copy.file, rows)
-                for (_, copy), rows in zip(listed, counted, strict=True)
+                for copy, rows in zip(listed, counted, strict=True)
                 if rows is not None
             }
-        expected = [_expected(file, copy, failing.get(file.path)) for file, copy in listed]
-        return [copy for copy in expected if copy is not None], failing
+        shared = Shared()
+        expected = (_expected(copy, failing.get(copy.file.path), shared) for copy in copies)
+        return (copy for copy in expected if copy is not None), failing
 
     def _misstated(self, files: Sequence[LoggedFile]) -> tuple[FileDifference, ...]:
         return misstated(self._spark, self._tables.sink.path, self._version, files)
 
     def rest(self, proof: ProvenFiles) -> tuple[DataFrame, DataFrame] | None:
         """Return the rows of both sides in files that are not proven, before the transform; `None` without such files."""
-        unproven = [file for file, target_file in self._target if target_file.id not in proof.target_ids]
+        unproven = [at for at, known in enumerate(self._target_ids) if known not in proof.target_ids]
         if not unproven and self._source.are_all(proof.source_paths):
             return None
         log = SparkDeltaLog(self._spark, self._tables.sink.path)
-        actions = delta_actions(self._spark, [file.action for file in unproven])
-        return self._source.without(proof.source_paths), log.frame(actions, log.at(self._version))
+        lines = [] if self._target is None else [self._target.action(at) for at in unproven]
+        return self._source.without(proof.source_paths), log.frame(
+            delta_actions(self._spark, lines), log.at(self._version)
+        )
 
     def _read(
         self,
@@ -190,31 +198,39 @@ def misstated_files(tables: Tables, version: int) -> tuple[FileDifference, ...]:
     return misstated(tables.spark, path, version, files_at(tables.spark, path, version, nulls_of=()))
 
 
-def _whole_copy(file: LoggedFile, modes: JobCopyModes) -> PlannedCopy | None:
-    planned = modes.planned(SourceFile.of_logged(file))
+def _whole_copy(file: SourceFile, modes: JobCopyModes) -> PlannedCopy | None:
+    planned = modes.planned(file)
     return planned if isinstance(planned, PlannedCopy) and isinstance(planned.mode, Whole) else None
 
 
-def _expected(file: LoggedFile, copy: PlannedCopy, filtered: FilteredFile | None) -> LoggedCopy | None:
+def _expected(copy: PlannedCopy, filtered: FilteredFile | None, shared: Shared) -> LoggedCopy | None:
     """Return the expected copy of a source file of which some rows fail; `None` if it is decoded or left out."""
-    rows = None if filtered is None else filtered.failing
-    failing, visible = 0 if rows is None else rows.rows, copy.rows - copy.file.deleted
+    file, rows = copy.file, None if filtered is None else filtered.failing
+    failing, visible = 0 if rows is None else rows.rows, copy.rows - file.deleted
     if failing and outcome(file.path, visible=visible, failing=failing) is not Outcome.HIDE:
         return None
-    vector = vector_of(json.loads(file.action)["add"])
-    return LoggedCopy(file.path, file.bytes, copy.rows, copy.partition, vector, failing)
+    vector = None if file.vector is None else vector_of({"deletionVector": file.vector.fields})
+    return LoggedCopy(file.path, file.size_bytes, copy.rows, shared.partition(copy.partition), vector, failing)
 
 
-def _existing(file: LoggedFile, kinds: Mapping[str, str]) -> LoggedTargetFile:
-    """Return a file of the target; `kinds` are the types of its columns, by physical name."""
-    add = json.loads(file.action)["add"]
-    partition = add.get("partitionValues") or {}
+def existing_files(files: LoggedFiles, kinds: Mapping[str, str]) -> list[LoggedTargetFile]:
+    """Return the files of the target; `kinds` are the types of its columns, by physical name."""
+    shared = Shared()
+    return [_target_file(add, rows, kinds, shared) for add, rows in zip(files.entries(), files.rows, strict=True)]
+
+
+def _target_file(
+    add: Mapping[str, Any], rows: int | None, kinds: Mapping[str, str], shared: Shared
+) -> LoggedTargetFile:
+    digest, partition = CopyDigest.of_tags(add.get("tags")), add.get("partitionValues") or {}
     return LoggedTargetFile(
-        path=file.path,
-        bytes=file.bytes,
-        rows=file.rows,
-        partition={name: partition_value(text, kinds.get(name, "")) for name, text in partition.items()},
-        statistics=file.statistics,
+        path=add["path"],
+        bytes=add["size"],
+        rows=rows,
+        partition=shared.partition(
+            {name: partition_value(text, kinds.get(name, "")) for name, text in partition.items()}
+        ),
+        statistics="" if digest is None else statistics_digest(add.get("stats")),
         vector=vector_of(add),
-        digest=CopyDigest.of_tags(add.get("tags")),
+        digest=digest,
     )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from backfill_core.file_copies.copy_modes import Excluded
 from backfill_core.log_shipping.replaced_files import ExpectedCopy, replaced_copies, replaced_in_replica
 from backfill_core.log_shipping.target_files import TargetFile, TargetStep
 from backfill_spark.delta.deletion_vectors import vector_of
-from backfill_spark.delta.log import files_at
-from backfill_spark.delta.source_file import LoggedFile, SourceFile
+from backfill_spark.delta.log import listing_at
+from backfill_spark.delta.source_file import SourceFile, without_statistics
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.file_copies.copied_files import PlannedCopy
 from backfill_spark.file_copies.hidden_rows import failing_rows
@@ -22,7 +22,9 @@ from backfill_spark.log_shipping.file_actions import file_added
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from backfill_spark.delta.listing.logged_files import LoggedFiles
     from backfill_spark.opening.tables import Tables
+    from backfill_spark.ports.compared import ComparedFiles
     from backfill_spark.receipts.comparison import TableComparison
 
 
@@ -32,7 +34,7 @@ class FilesOfTarget:
     def __init__(self, spark: SparkSession, path: str, version: int) -> None:
         """List the files."""
         self._spark, self._path, self._version = spark, path, version
-        self.files = [_target_file(file) for file in files_at(spark, path, version, nulls_of=())]
+        self.files = list(_target_files(listing_at(spark, path, version, nulls_of=())))
 
     def named(self, uris: frozenset[str]) -> list[TargetFile]:
         """Return the files with these URIs, as Spark names the files of rows."""
@@ -57,8 +59,14 @@ def _paths(spark: SparkSession, table: str, logged: Iterable[str], uris: frozens
         return []
     uri, path = java(spark).java.net.URI, java(spark).org.apache.hadoop.fs.Path
     folder = SparkDeltaLog(spark, table).path
-    by_place = {path(folder, path(uri(below))).toString(): below for below in logged}
+    # Each place takes calls into Java, so only those of files with one of these names are made: a table may have a million files.
+    names = {_name(file) for file in uris}
+    by_place = {path(folder, path(uri(below))).toString(): below for below in logged if _name(below) in names}
     return [by_place[path(uri(name)).toString()] for name in sorted(uris)]
+
+
+def _name(path: str) -> str:
+    return unquote(path).rsplit("/", 1)[-1]
 
 
 def replaced(
@@ -82,38 +90,40 @@ def replaced(
     """
     if compared.source.files is None or not (ships or damaged):
         return TargetStep((), (), (), (), ())
-    modes = JobCopyModes.of(tables)
-    planned = {file.path: modes.planned(SourceFile.of_logged(file)) for file in compared.source.files.listed}
-    hidden = _hidden(tables, modes, [copy for copy in planned.values() if isinstance(copy, PlannedCopy)])
-    expected: list[ExpectedCopy] = []
-    wrong = {*_paths(tables.spark, tables.source.path, planned, differing)}
-    for file in compared.source.files.listed:
-        if not isinstance(planned[file.path], Excluded) and hidden.get(file.path) != file.rows:
-            partition = modes.partition(SourceFile.of_logged(file))
-            added, differs = file_added(_with_statistics(file)), file.path in wrong
-            expected.append(ExpectedCopy(added, partition, hidden.get(file.path), has_differing_rows=differs))
+    modes, files = JobCopyModes.of(tables), compared.source.files
+    hidden = _hidden(tables, modes, files)
+    paths = (str(entry["path"]) for entry in files.entries())
+    wrong = {*_paths(tables.spark, tables.source.path, paths, differing)}
+
+    def expected() -> Iterator[ExpectedCopy]:
+        """Yield one copy after the other: all of them would fill the memory."""
+        for entry in files.entries():
+            file = SourceFile.of(entry)
+            rows = hidden.get(file.path)
+            if not isinstance(modes.planned(file), Excluded) and (rows is None or rows != file.counts(())[0]):
+                added, differs = file_added({**entry, "dataChange": True}), file.path in wrong
+                yield ExpectedCopy(added, modes.partition(file), rows, has_differing_rows=differs)
+
     decide: Callable[..., TargetStep] = replaced_in_replica if ships else replaced_copies
-    return decide(expected, target.files, damaged)
+    return decide(expected(), target.files, damaged)
 
 
-def _hidden(tables: Tables, modes: JobCopyModes, files: Sequence[PlannedCopy]) -> dict[str, int]:
+def _hidden(tables: Tables, modes: JobCopyModes, files: ComparedFiles) -> dict[str, int]:
     """Return the number of rows that the copy of each file hides, for files whose filter the log does not decide. One Spark job."""
-    unfiltered = [copy for copy in files if copy.is_unfiltered]
-    if not unfiltered or modes.source is None or tables.transform.where is None:
+    where, source = tables.transform.where, modes.source
+    planned = map(modes.planned, map(SourceFile.of, files.entries())) if where is not None else ()
+    unfiltered = [copy for copy in planned if isinstance(copy, PlannedCopy) and copy.is_unfiltered]
+    if not unfiltered or source is None or where is None:
         return {}
-    failing = failing_rows(tables.spark, modes.source, tables.transform.where, [copy.file for copy in unfiltered])
+    failing = failing_rows(tables.spark, source, where, [copy.file for copy in unfiltered])
     return {
         copy.file.path: copy.file.deleted + (0 if rows is None else rows.rows)
         for copy, rows in zip(unfiltered, failing, strict=True)
     }
 
 
-def _with_statistics(file: LoggedFile) -> dict[str, Any]:
-    add = json.loads(file.action)["add"]
-    return {**add, "stats": file.statistics, "dataChange": True}
-
-
-def _target_file(file: LoggedFile) -> TargetFile:
-    add = json.loads(file.action)["add"]
-    rows = None if file.rows is None else file.rows - file.deleted
-    return TargetFile(file.path, vector_of(add), file.action, file.bytes, file.partition, rows)
+def _target_files(files: LoggedFiles) -> Iterator[TargetFile]:
+    numbers = zip(files.rows, files.deleted, files.partitions, strict=True)
+    for add, (count, deleted, partition) in zip(files.entries(), numbers, strict=True):
+        rows = None if count is None else count - deleted
+        yield TargetFile(add["path"], vector_of(add), without_statistics(add), add["size"], partition, rows)

@@ -34,7 +34,7 @@ def source_file(path="part-1.parquet", **others):
 def copy(of="part-1.parquet", order=RowOrder.KEPT, suffix="0", **others):
     """Return the copy of a source file."""
     path = f"backfill/a1/s1/{name_of(of, order, suffix)}"
-    return replace(LoggedTargetFile(path, 100, 10, {"p": "1"}, STATISTICS, None, DIGEST), **others)
+    return replace(LoggedTargetFile(path, 100, 10, {"p": "1"}, statistics_digest(STATISTICS), None, DIGEST), **others)
 
 
 class TestAPair:
@@ -86,7 +86,7 @@ class TestAPair:
             (source_file(), copy(vector=VECTOR), "hides 2 rows, and that of the source 0"),
             (source_file(vector=VECTOR), copy(), "hides 0 rows, and that of the source 2"),
             (source_file(vector=VECTOR), copy(vector=replace(VECTOR, rows=3)), "hides 3 rows"),
-            (source_file(), copy(statistics='{"numRecords":10,"minValues":{"id":2}}'), "statistics"),
+            (source_file(), copy(statistics=statistics_digest('{"numRecords":10,"minValues":{"id":2}}')), "statistics"),
         ],
     )
     def test_another_entry_is_left_to_rows_and_named(self, logged, copied, message):
@@ -123,12 +123,12 @@ class TestAPair:
         statistics = '{"tightBounds": false, "numRecords": 10}'
         given = replace(DIGEST, statistics=statistics_digest('{"numRecords":10}'))
 
-        assert paired([source_file()], [copy(statistics=statistics, digest=given)]).pairs
-        assert not paired([source_file()], [copy(statistics=statistics)]).pairs
+        assert paired([source_file()], [copy(statistics=statistics_digest(statistics), digest=given)]).pairs
+        assert not paired([source_file()], [copy(statistics=statistics_digest(statistics))]).pairs
 
     def test_files_with_other_statistics_are_doubtful(self):
         """Readers skip files by statistics, so the values of the file decide."""
-        other = copy(statistics='{"numRecords":10,"maxValues":{"id":2}}')
+        other = copy(statistics=statistics_digest('{"numRecords":10,"maxValues":{"id":2}}'))
 
         assert paired([source_file()], [other]).doubtful == (other,)
         assert paired([source_file()], [copy()]).doubtful == ()

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from backfill_spark.delta.listing.entries import NO_PARTITION, deleted_of, logged_file, statistics_of
+from backfill_spark.delta.listing.shared_values import Partition, Shared
 from backfill_spark.delta.listing.stored_lines import StoredLines
 from backfill_spark.delta.source_file import LoggedFile, without_statistics
 
 Nulls = tuple[int | None, ...]
-Partition = Mapping[str, str | None]
 
 
 class LoggedFiles(Sequence[LoggedFile]):
@@ -29,7 +29,7 @@ class LoggedFiles(Sequence[LoggedFile]):
         paths, rows, deleted, sizes = list[str](), list[int | None](), list[int](), list[int]()
         nulls, partitions, vectors = list[Nulls](), list[Partition](), set[int]()
         equal_nulls: dict[Nulls, Nulls] = {}
-        equal_partitions: dict[tuple[tuple[str, str | None], ...], Partition] = {}
+        shared = Shared()
         for at, line in enumerate(lines):
             self._lines.append(line)
             add = json.loads(line)["add"]
@@ -40,7 +40,7 @@ class LoggedFiles(Sequence[LoggedFile]):
             sizes.append(add["size"])
             counts = tuple(stats.null_count(name) for name in nulls_of)
             nulls.append(equal_nulls.setdefault(counts, counts))
-            partitions.append(equal_partitions.setdefault(tuple(partition.items()), partition))
+            partitions.append(shared.partition(partition))
             if add.get("deletionVector"):
                 vectors.add(at)
         order = sorted(range(len(paths)), key=paths.__getitem__)
@@ -84,6 +84,10 @@ class LoggedFiles(Sequence[LoggedFile]):
         """Return the `add` action of a file, with its statistics."""
         entry: dict[str, Any] = json.loads(self._lines[self._order[index]])["add"]
         return entry
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield the `add` action of each file, with its statistics."""
+        return map(self.entry, range(len(self)))
 
     def action(self, index: int) -> str:
         """Return the `add` action of a file as a line of a commit, without statistics."""

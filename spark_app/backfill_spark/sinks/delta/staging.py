@@ -20,8 +20,9 @@ from backfill_core.phases.accounting import GONE_HINT
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.deletion_vectors import VectorDescriptor
 from backfill_spark.delta.log import action_of, commit_text, commits_since, lines_of
+from backfill_spark.jvm.bulk_calls import java_function
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
-from backfill_spark.jvm.gateway import hadoop_conf, items, java
+from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.jvm.object_store.s3_requests import S3Folder
 
 if TYPE_CHECKING:
@@ -129,7 +130,8 @@ class StagingFolder:
         gone = [file.path for file in files if sizes.get(file.path) != file.size_bytes]
         if not self._is_local:
             # The string of a listing differs between file systems (viewfs), so each missing file is checked again.
-            gone = [file.path for file in files if file.path in gone and self._size(file.path) != file.size_bytes]
+            suspects = frozenset(gone)
+            gone = [file.path for file in files if file.path in suspects and self._size(file.path) != file.size_bytes]
         if gone:
             raise StagedFilesGoneError(
                 f"{len(gone)} of {len(files)} staged files are gone or changed, as {gone[0]}.", hint=GONE_HINT
@@ -229,13 +231,11 @@ class StagingFolder:
 
     def _committed(self, folders: Sequence[Any]) -> set[str] | None:
         """Return the names, as in `_named`, in commits since the oldest file of some folders; `None` if commits are missing."""
-        lister = java(self._spark).org.apache.hadoop.util.functional.RemoteIterators
-        files = [file for folder in folders for file in items(lister.toList(self._fs.listFiles(folder, True)))]
-        if not files:
+        oldest_ms = self._oldest_ms(folders)
+        if oldest_ms is None:
             return set()
-        since_ms = min(int(file.getModificationTime()) for file in files) - CLOCKS_MS
         table = self.path.removesuffix(f"/{self.name}")
-        versions = commits_since(self._spark, table, since_ms, most=COMMITS_MAX)
+        versions = commits_since(self._spark, table, oldest_ms - CLOCKS_MS, most=COMMITS_MAX)
         if versions is None:
             return None
         names: set[str] = set()
@@ -244,6 +244,15 @@ class StagingFolder:
             if self.name in text:
                 names |= self._names_in(text)
         return names
+
+    def _oldest_ms(self, folders: Sequence[Any]) -> int | None:
+        """Return when the oldest file in some folders was written; `None` without files. Few JVM calls for any number of files."""
+        jvm = java(self._spark)
+        lister, order = jvm.org.apache.hadoop.util.functional.RemoteIterators, jvm.java.util.Comparator.naturalOrder()
+        written_ms = java_function(self._spark, "org.apache.hadoop.fs.FileStatus", "getModificationTime")
+        files = (lister.toList(self._fs.listFiles(folder, True)).stream() for folder in folders)
+        oldest = [of_folder.map(written_ms).min(order) for of_folder in files]
+        return min((int(time_ms.get()) for time_ms in oldest if time_ms.isPresent()), default=None)
 
     def _names_in(self, text: str) -> set[str]:
         names: set[str] = set()

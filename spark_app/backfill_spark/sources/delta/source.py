@@ -23,11 +23,11 @@ from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_core.protocol.events import Head
 from backfill_spark.delta.listing.logged_files import LoggedFiles
-from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, files_at, listing_at, newest_version, table_at
+from backfill_spark.delta.log import LOG_ERRORS, LoggedTable, listing_at, newest_version, table_at
 from backfill_spark.delta.partition_values import describe_partitions
 from backfill_spark.delta.properties import CHANGE_FEED, is_on, kept_seconds, physical_name
 from backfill_spark.delta.schemas import check_schema_text, schema_of
-from backfill_spark.delta.source_file import LoggedFile, SourceFile, fingerprint_of
+from backfill_spark.delta.source_file import SourceFile, fingerprint_of
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions, log_damage
 from backfill_spark.delta.table_facts import facts_of
 from backfill_spark.delta.types import quoted
@@ -271,13 +271,13 @@ class DeltaTableSource:
         """See `SupportsFiles`."""
         return tuple(SourceFile.of(self._logged.entry(index)) for index in files)
 
-    def files_of(self, version: int) -> Sequence[LoggedFile]:
+    def files_of(self, version: int) -> LoggedFiles:
         """See `SupportsFiles`."""
         if version == self.version:
             return self._logged
         with explained_version(self.path, version):
-            files = files_at(self._spark, self.path, version, nulls_of=())
-        self._access.check_listed(version, files)
+            files = listing_at(self._spark, self.path, version, nulls_of=())
+        self._access.check_places(version, files.places())
         self._listed.add(version)
         return files
 

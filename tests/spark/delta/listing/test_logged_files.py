@@ -59,6 +59,9 @@ class TestLoggedFiles:
         assert listing.bytes == [file.bytes for file in expected]
         assert listing.nulls == [file.nulls for file in expected]
         assert listing.partitions == [file.partition for file in expected]
+        assert list(listing.entries()) == sorted(
+            (json.loads(line)["add"] for line in lines), key=lambda add: add["path"]
+        )
         assert [listing.action(at) for at in range(len(listing))] == [file.action for file in expected]
 
     def test_places_have_paths_and_deletion_vectors(self):
