@@ -102,6 +102,8 @@ def orphans(spark, job, target):
     folder.mkdir(parents=True)
     for at in range(STAGED):
         (folder / f"{at}.parquet").touch()
+    for logged in Path(sink.path, "_delta_log").glob("*.json"):
+        os.utime(logged, (0, 0))  # older than the staged files, so no commit needs to be read
     meter = Meter()
     assert sink.remove_orphans(2) == 1
     return meter.figures()
