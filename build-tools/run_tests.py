@@ -6,7 +6,7 @@
     python build-tools/run_tests.py --compare                        check that the parts have each case exactly once
 
 A failed test fails the run, and is not repeated. tests/flaky.toml lists known flaky tests with their causes; their
-failures are reported as flaky and never count as passed. A run in which no test ran fails. Each folder of tests belongs
+failures are reported as flaky and never count as passed. A run in which no test ran fails. Each suite belongs
 to exactly one lane. `jobs` and `spark` have the tests with a Spark session. `control`, `reconcile` and `faults` have the
 tests of the operator, which mostly wait for timers. `plain` has all other tests.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
@@ -31,18 +31,21 @@ ROOT = Path(__file__).parent.parent
 REPORTS = ROOT / "build" / "reports"
 NO_SUITE = {"support", "benchmarks"}
 OWN_LANE = {"crash", "e2e", "metastore", "monitoring", "stores"}
-SPLIT = {"attack", "control_plane"}
-"""Folders whose subfolders are suites."""
+SPLIT = {"attack", "control_plane", "jobs"}
+"""Folders whose subfolders and test modules are suites."""
+
+OF_JOBS = {"tests/jobs/strategies"}
+"""Suites of whole jobs that run in the lane `spark`, so that both lanes with a Spark session end at the same time."""
 
 ON_SPARK = {
+    "spark": {"tests/spark", "tests/python_api", "tests/attack/tables", "tests/kills", "tests/topics"} | OF_JOBS,
     "jobs": {"tests/jobs"},
-    "spark": {"tests/spark", "tests/python_api", "tests/attack/tables", "tests/kills", "tests/topics"},
 }
 """Lanes whose tests share one Spark session each. A single lane would take longer, because its tests wait for barriers. A third
 lane would cost more CPU time than it saves, because each Java loads and compiles the code again. Only one lane starts a broker."""
 
 NICE = {"jobs": 5, "spark": 5}
-"""Lanes that yield the CPU to tests with time limits of ten seconds, and to the longest lane, `plain`."""
+"""Lanes that yield the CPU to tests with time limits of ten seconds, and to `plain`: it has one thread, and would end last alone."""
 
 OPERATOR = "tests/control_plane"
 OF_THE_OPERATOR = {
@@ -74,27 +77,27 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
 
 
-def has_tests(folder: Path) -> bool:
-    """Return whether a folder contains test modules."""
-    return any(folder.glob("**/test_*.py"))
+def has_tests(path: Path) -> bool:
+    """Return whether a path is a test module or a folder that contains one."""
+    return path.match("test_*.py") or any(path.glob("**/test_*.py"))
 
 
 def suites() -> list[str]:
-    """Return the folders of tests, relative to the project; a folder in `SPLIT` is replaced by its subfolders."""
+    """Return the folders of tests, relative to the project; a folder in `SPLIT` is replaced by its subfolders and modules."""
     tops = [path for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name not in NO_SUITE]
-    folders = [inner for top in tops for inner in (top.iterdir() if top.name in SPLIT else [top])]
-    return sorted(str(folder.relative_to(ROOT)) for folder in folders if folder.is_dir() and has_tests(folder))
+    paths = [inner for top in tops for inner in (top.iterdir() if top.name in SPLIT else [top])]
+    return sorted(str(path.relative_to(ROOT)) for path in paths if has_tests(path))
 
 
 def lane_of(suite: str) -> str:
-    """Return the lane of a folder of tests."""
+    """Return the lane of a suite."""
     name = suite.split("/")[1]
     named = (lane for lane, inside in NAMED.items() if any(Path(suite).is_relative_to(folder) for folder in inside))
     return name if name in OWN_LANE else next(named, "plain")
 
 
 def folders(lane: str) -> list[str]:
-    """Return the test folders of a lane, or the folder with that name; empty if it has no tests."""
+    """Return the suites of a lane, or the folder with that name; empty if it has no tests."""
     return [suite for suite in suites() if lane_of(suite) == lane or suite in {f"tests/{lane}", f"tests/attack/{lane}"}]
 
 
