@@ -26,6 +26,8 @@ from support.simulation.world import World
 from backfill_core import strategies
 
 CHEATS = [cheat for cheat, _ in BREACHES]
+SHRUNK_FAR = {ForgetsItsPosition, SkipsWhatWasLost, EndsTooEarly}
+"""Broken strategies whose smallest failure a test reads; for the others, a smaller one proves the promise."""
 
 
 def living(cheat: type[CounterStrategy]):
@@ -43,7 +45,7 @@ def first_failure(cheat: type[CounterStrategy]) -> Failure:
 @cache
 def small(cheat: type[CounterStrategy]) -> Failure:
     """Return the same failure, shrunk."""
-    return shrink(first_failure(cheat), living(cheat), runs_max=150)
+    return shrink(first_failure(cheat), living(cheat), runs_max=150 if cheat in SHRUNK_FAR else 30)
 
 
 class TestAFailureIsMadeSmall:
