@@ -150,16 +150,18 @@ REPORTS: dict[str, DriverReport | None] = {
 }  # fmt: skip
 
 
-THIRDS = 3
+PARTS = 7
+"""A prime that divides no number of choices, so that a part has each choice together with each other one."""
+
 SHARES = [
-    pytest.param((0,), id="a third"), pytest.param((1, 2), id="the others", marks=pytest.mark.rest),
+    pytest.param((0,), id="a seventh"), pytest.param(tuple(range(1, PARTS)), id="the others", marks=pytest.mark.rest),
 ]  # fmt: skip
-"""The combinations in two parts: `make test` has every third one, with other neighbours for each spec and status."""
+"""The combinations in two parts: `make test` has every seventh one, with other neighbours for each spec and status."""
 
 
 def share_of(share: tuple[int, ...], combinations: Iterable[T], *, start: int = 0) -> list[T]:
     """Return the combinations of a share."""
-    return [combination for number, combination in enumerate(combinations, start) if number % THIRDS in share]
+    return [combination for number, combination in enumerate(combinations, start) if number % PARTS in share]
 
 
 def observations_of(spec_name: str, status_name: str) -> Iterator[tuple[str, Observation]]:
