@@ -111,8 +111,10 @@ class TestInAnyWorld:
         assert first.history == second.history
 
 
-SHARES = 100
-"""Number of test cases for a sweep over all steps of a world, so that `make test` runs a sample of the steps."""
+SHARES, SAMPLE = 100, 10
+"""Number of test cases for a sweep over all steps of a world, and of those in `make test`: a sample of the steps."""
+
+EACH_SHARE = [*range(SAMPLE), *(pytest.param(share, marks=pytest.mark.rest) for share in range(SAMPLE, SHARES))]
 
 
 def die_at_each_step(given: Scenario, steps: int, share: int) -> None:
@@ -139,7 +141,7 @@ class TestACrashAtAnyStep:
         ("sparse", "rows_per_s"),
         [pytest.param(True, None, id="sparse"), pytest.param(False, 5, id="under-a-limit")],
     )
-    @pytest.mark.parametrize("seed", range(SHARES))
+    @pytest.mark.parametrize("seed", EACH_SHARE)
     def test_a_crash_loses_and_duplicates_no_row(
         self, strategy: str, mode: str, sparse: bool, rows_per_s: int | None, seed: int
     ) -> None:
@@ -162,7 +164,7 @@ class TestPartsOfASplit:
     """ADR 0026: parts of a split are sealed separately, so a crash may find some of them in the target and others not."""
 
     @pytest.mark.parametrize(("strategy", "mode"), [pair for pair in READING_AHEAD if pair[1] != "Changelog"])
-    @pytest.mark.parametrize("seed", range(SHARES))
+    @pytest.mark.parametrize("seed", EACH_SHARE)
     def test_a_crash_between_parts_loses_and_duplicates_no_row(self, strategy: str, mode: str, seed: int) -> None:
         """The rule holds at every step: unsealed parts are read again, cut by the same rule."""
         given = small(strategy, mode, seed=2, rows=30, trouble_s=12.0, **HIGH)
@@ -346,7 +348,7 @@ class TestRowsThatBecomeVisibleTogether:
         drawn(strategy, seed, **KNOBS["hidden"]).run()
 
     @pytest.mark.parametrize("strategy", WITH_KNOB["hidden"])
-    @pytest.mark.parametrize("seed", range(SHARES))
+    @pytest.mark.parametrize("seed", EACH_SHARE)
     def test_a_crash_before_or_after_the_publication_loses_nothing(self, strategy: str, seed: int) -> None:
         """The next attempt continues from the manifest, and a publication whose answer was lost is not repeated."""
         given = small(strategy, modes_of(strategy)[0], hidden=True, seed=1, rows_per_s=5)
