@@ -130,6 +130,18 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def java_alone():
+    """The classes of Spark, Delta and Kafka in one Java without a session, which has the product's options for XML."""
+    from support.java.alone import java
+
+    from backfill_spark.jvm.session import XML_ALONE
+
+    gateway = java(*XML_ALONE.split(), jars=JARS)
+    yield gateway.jvm
+    gateway.shutdown()
+
+
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory):
     """One Kafka broker for all tests that need one; each test makes its topics."""
     from support.kafka.broker import running_broker

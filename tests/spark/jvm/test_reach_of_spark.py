@@ -12,7 +12,6 @@ from pathlib import Path
 import py4j.java_gateway
 import pytest
 from py4j.protocol import get_return_value
-from support.java.alone import java
 from support.repository import ROOT
 
 from backfill_core.cluster_rules.conf_rules import harmless
@@ -49,22 +48,17 @@ def errors_as_they_are(monkeypatch):
     monkeypatch.setattr(py4j.java_gateway, "get_return_value", get_return_value)
 
 
-@pytest.fixture(scope="module")
-def jvm():
-    gateway = java(jars=JARS)
-    yield gateway.jvm
-    gateway.shutdown()
-
-
-def known_settings(jvm):
+def known_settings(java_alone):
     """Return the names of all settings that Spark and Delta register."""
-    load = jvm.java.lang.Class.forName
+    load = java_alone.java.lang.Class.forName
     for name in SETTINGS:
         load(f"org.apache.spark.{name}$").getField("MODULE$").get(None)
     registry = load("org.apache.spark.internal.config.ConfigEntry$")
     field = registry.getDeclaredField("knownConfigs")
     field.setAccessible(True)
-    return {str(name) for name in jvm.java.util.ArrayList(field.get(registry.getField("MODULE$").get(None)).keySet())}
+    return {
+        str(name) for name in java_alone.java.util.ArrayList(field.get(registry.getField("MODULE$").get(None)).keySet())
+    }
 
 
 def hadoop_settings():
@@ -75,9 +69,9 @@ def hadoop_settings():
 
 
 class TestASetting:
-    def test_each_setting_that_a_spec_may_have_has_a_decision(self, jvm):
+    def test_each_setting_that_a_spec_may_have_has_a_decision(self, java_alone):
         """On a cluster, prefixes allow settings, so a new setting of Spark is allowed at once."""
-        allowed = {name for name in known_settings(jvm) | hadoop_settings() if harmless(name)}
+        allowed = {name for name in known_settings(java_alone) | hadoop_settings() if harmless(name)}
 
         assert len(allowed) > 900
         assert sorted(allowed ^ listed("settings")) == []
@@ -97,37 +91,39 @@ class TestASetting:
 
 
 class TestAnOption:
-    def test_each_option_of_avro_has_a_decision(self, jvm):
+    def test_each_option_of_avro_has_a_decision(self, java_alone):
         """`rows/test_reach.py` checks the options of the other formats."""
-        names = jvm.org.apache.spark.sql.avro.AvroOptions.getAllOptions().mkString("\n").lower().split("\n")
+        names = java_alone.org.apache.spark.sql.avro.AvroOptions.getAllOptions().mkString("\n").lower().split("\n")
 
         assert sorted(set(names) - OPTIONS["avro"] - EXTERNAL["avro"]) == []
 
-    def test_each_option_of_a_kafka_client_has_a_decision(self, jvm):
+    def test_each_option_of_a_kafka_client_has_a_decision(self, java_alone):
         """An option is refused until a list has it. The page must name it, too."""
-        names = {str(name) for name in jvm.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()}
+        names = {str(name) for name in java_alone.org.apache.kafka.clients.consumer.ConsumerConfig.configNames()}
 
         assert sorted(names ^ listed("kafka")) == []
 
 
 class TestALog:
-    def test_each_field_of_a_log_has_a_decision(self, jvm):
+    def test_each_field_of_a_log_has_a_decision(self, java_alone):
         """The actions of Spark and of Kernel are searched for string fields."""
-        actions = jvm.org.apache.spark.sql.delta.actions.SingleAction.encoder().schema().json()
-        of_kernel = jvm.io.delta.kernel.internal.actions.SingleAction.FULL_SCHEMA.toJson()
+        actions = java_alone.org.apache.spark.sql.delta.actions.SingleAction.encoder().schema().json()
+        of_kernel = java_alone.io.delta.kernel.internal.actions.SingleAction.FULL_SCHEMA.toJson()
         paths = {path for schema in (actions, of_kernel) for path in texts(json.loads(str(schema)))}
 
         assert sorted(paths ^ listed("log")) == []
 
-    def test_kernel_reads_no_manifest_of_a_log(self, jvm):
+    def test_kernel_reads_no_manifest_of_a_log(self, java_alone):
         """Kernel lists the files of a version; only Spark supports manifests."""
-        schema = str(jvm.io.delta.kernel.internal.actions.SingleAction.FULL_SCHEMA.toJson())
+        schema = str(java_alone.io.delta.kernel.internal.actions.SingleAction.FULL_SCHEMA.toJson())
 
         assert "add" in schema
         assert "manifest" not in schema.lower()
 
-    def test_each_property_of_delta_has_a_decision(self, jvm):
+    def test_each_property_of_delta_has_a_decision(self, java_alone):
         """Delta ignores a property that it does not define."""
-        names = str(jvm.org.apache.spark.sql.delta.DeltaConfigs.getAllConfigs().keySet().mkString("\n")).split("\n")
+        names = str(java_alone.org.apache.spark.sql.delta.DeltaConfigs.getAllConfigs().keySet().mkString("\n")).split(
+            "\n"
+        )
 
         assert sorted({f"delta.{name}" for name in names} ^ listed("properties")) == []

@@ -15,7 +15,7 @@ from support.java.alone import java
 from support.repository import ROOT
 from support.tables.expressions import ORDINARY
 
-from backfill_spark.jvm.session import OF_STORES, XML_ALONE
+from backfill_spark.jvm.session import OF_STORES
 from backfill_spark.rows.sql.reach import CALLS, EXTERNAL, OPTIONS, READERS, outside
 
 FUNCTIONS = ROOT / "build-tools" / "reach" / "functions.txt"
@@ -32,15 +32,8 @@ def errors_as_they_are(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def jvm():
-    gateway = java(*XML_ALONE.split())
-    yield gateway.jvm
-    gateway.shutdown()
-
-
-@pytest.fixture(scope="module")
-def parser(jvm):
-    return jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()
+def parser(java_alone):
+    return java_alone.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()
 
 
 @pytest.fixture
@@ -118,56 +111,62 @@ class TestAText:
 
 
 class TestSpark:
-    def test_each_function_of_spark_has_a_decision(self, jvm):
+    def test_each_function_of_spark_has_a_decision(self, java_alone):
         """A new one may take a file, a URL, or options with one: decide, then add it to `functions.txt`, `READERS` or `CALLS`."""
-        listed = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin().listFunction().mkString("\n")
+        listed = (
+            java_alone.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin().listFunction().mkString("\n")
+        )
         names = {name.removeprefix("system.builtin.") for name in listed.split("\n")}
 
         assert sorted(names ^ set(FUNCTIONS.read_text().split())) == []
         assert names >= READERS | set(CALLS) - {"schema_of_protobuf"}
 
-    def test_only_listed_functions_take_a_map_of_options(self, jvm):
+    def test_only_listed_functions_take_a_map_of_options(self, java_alone):
         """The types of the arguments of its class show that a function takes a map."""
-        registry = jvm.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
+        registry = java_alone.org.apache.spark.sql.catalyst.analysis.FunctionRegistry.builtin()
         names = set()
         for name in FUNCTIONS.read_text().split():
-            function = registry.lookupFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name)).get()
-            constructors = jvm.java.lang.Class.forName(function.getClassName()).getConstructors()
+            function = registry.lookupFunction(java_alone.org.apache.spark.sql.catalyst.FunctionIdentifier(name)).get()
+            constructors = java_alone.java.lang.Class.forName(function.getClassName()).getConstructors()
             types = [str(parameter.getName()) for made in constructors for parameter in made.getParameterTypes()]
             names |= {name} if any("immutable.Map" in kind for kind in types) else set()
 
         assert names <= READERS
 
     @pytest.mark.parametrize("form", OBJECTS)
-    def test_each_option_of_spark_has_a_decision(self, jvm, form):
+    def test_each_option_of_spark_has_a_decision(self, java_alone, form):
         """An option that names a file belongs to `EXTERNAL`."""
-        options = getattr(jvm.org.apache.spark.sql.catalyst, form)
+        options = getattr(java_alone.org.apache.spark.sql.catalyst, form)
         names = getattr(options, OBJECTS[form].partition(".")[2]).getAllOptions().mkString("\n").lower().split("\n")
 
         assert sorted(set(names) - OPTIONS[form] - EXTERNAL[form]) == []
 
 
 class TestJava:
-    def test_java_of_a_session_follows_no_name_in_xml(self, jvm, web):
+    def test_java_of_a_session_follows_no_name_in_xml(self, java_alone, web):
         """A document in a row names an entity. Without the product's options Java requests it from the server."""
         url, requests = web
         with pytest.raises(Py4JJavaError):
-            jvm.org.apache.spark.sql.catalyst.expressions.xml.UDFXPathUtil().evalString(DOCTYPE.format(url=url), "a")
+            java_alone.org.apache.spark.sql.catalyst.expressions.xml.UDFXPathUtil().evalString(
+                DOCTYPE.format(url=url), "a"
+            )
         schema = f'<!DOCTYPE x SYSTEM "{url}/dtd"><xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"/>'
-        factory = jvm.javax.xml.validation.SchemaFactory.newInstance("http://www.w3.org/2001/XMLSchema")
+        factory = java_alone.javax.xml.validation.SchemaFactory.newInstance("http://www.w3.org/2001/XMLSchema")
         with pytest.raises(Py4JJavaError):
-            factory.newSchema(jvm.javax.xml.transform.stream.StreamSource(jvm.java.io.StringReader(schema)))
+            factory.newSchema(
+                java_alone.javax.xml.transform.stream.StreamSource(java_alone.java.io.StringReader(schema))
+            )
 
         assert requests == []
 
     @pytest.mark.parametrize("scheme", ["http", "https", "ftp", "sftp"])
-    def test_java_of_a_session_reads_from_no_web_server(self, jvm, web, scheme):
+    def test_java_of_a_session_reads_from_no_web_server(self, java_alone, web, scheme):
         """Hadoop has file systems for them."""
         url, requests = web
-        conf = jvm.org.apache.hadoop.conf.Configuration(False)
+        conf = java_alone.org.apache.hadoop.conf.Configuration(False)
         for name, value in OF_STORES.items():
             conf.set(name, value)
-        path = jvm.org.apache.hadoop.fs.Path(url.replace("http", scheme, 1) + "/x")
+        path = java_alone.org.apache.hadoop.fs.Path(url.replace("http", scheme, 1) + "/x")
         with pytest.raises(Py4JJavaError, match=r"switched\.off\.by\.backfill"):
             path.getFileSystem(conf)
 
