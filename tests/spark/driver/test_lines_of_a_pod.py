@@ -2,12 +2,15 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 
 import pytest
 from support.tables.jobs import make_orders, write_yaml
 
+from backfill_api.status.ending import Ending
+from backfill_core.errors import AwayError
 from backfill_spark.jvm import session
 
 OF_THE_JVM = (
@@ -91,12 +94,31 @@ class TestADriverInAPod:
         assert "org.apache.spark.scheduler.TaskSetManager" in loggers
 
     @pytest.mark.spark
-    def test_line_of_log4j_is_json(self, driver, tmp_path):
-        """Spark logs why its context does not start, over many lines."""
+    def test_start_without_an_answering_api_server_counts_no_failure_and_is_json(self, driver, tmp_path):
+        """Spark requests executors when it starts, and logs over many lines why its context does not start.
+
+        The reason was `Unexpected`, and four of those end a job.
+        """
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        conf = {
+            "spark.master": f"k8s://http://127.0.0.1:{port}", "spark.submit.deployMode": "client",
+            "spark.executor.instances": "1", "spark.kubernetes.namespace": "shop",
+            "spark.kubernetes.driver.pod.name": "orders-1-driver",
+        }  # fmt: skip
         file = write_yaml(tmp_path / "job.yaml", str(tmp_path / "s"), str(tmp_path / "t"))
+        log = tmp_path / "termination"
 
-        done = driver(file, more="spark.plugins no.such.Plugin")
+        done = driver(
+            file, more="\n".join(f"{name} {value}" for name, value in conf.items()),
+            BACKFILL_TERMINATION_LOG=str(log), KUBERNETES_REQUEST_RETRY_BACKOFFLIMIT="1",
+        )  # fmt: skip
 
+        ending = Ending.read(log.read_text())
+        assert done.returncode == AwayError.exit_code, done.stdout + done.stderr[-3000:]
+        assert ending is not None
+        assert (ending.reason, ending.outside) == ("Transient", True)
         said = [line for line in lines_of(done) if line.get("logger", "").startswith("org.apache.spark")]
         assert said, done.stderr[-3000:]
         assert {"time", "level", "logger", "message", "error"} <= said[0].keys()
