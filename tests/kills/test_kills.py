@@ -1,4 +1,8 @@
-"""One real driver of each strategy is killed with SIGKILL and started again; `make crash` kills many, at every point."""
+"""One real driver of each strategy is killed with SIGKILL and started again; `make crash` kills many, at every point.
+
+A start of a Java costs 20 CPU seconds, so the drivers leave theirs behind: it ends its current work, a commit or a MERGE, while
+the next driver already begins.
+"""
 
 import pytest
 from support.crashes.deaths import RANDOM, Death
@@ -8,10 +12,6 @@ from support.crashes.topic_job import TopicJob
 SEALS = 3
 """Commits after which the driver dies: the fence and some rows are committed by then."""
 
-DIES_WITH_JAVA = "Snapshot"
-"""The strategy whose driver dies with its Java, as a pod does. Each start of a Java costs 20 CPU seconds, so the other drivers
-leave theirs behind: it ends its current work, a commit or a MERGE, while the next driver already begins."""
-
 
 @pytest.mark.always
 class TestAKilledDriver:
@@ -20,11 +20,16 @@ class TestAKilledDriver:
     @pytest.mark.parametrize("strategy", TRIALS)
     def test_a_killed_driver_of_a_table_loses_and_doubles_nothing(self, spark, tmp_path, strategy):
         """Another engine changes the source meanwhile; each commit is compared with it."""
-        self.dies_once(TableJob(spark, tmp_path, strategy, 1), with_java=strategy == DIES_WITH_JAVA)
+        self.dies_once(TableJob(spark, tmp_path, strategy, 1), with_java=False)
 
     def test_a_killed_driver_of_a_topic_loses_and_doubles_nothing(self, spark, broker, tmp_path):
         """Producers write meanwhile, in transactions too; each commit is compared with the records of the topic."""
         self.dies_once(TopicJob(spark, tmp_path, "SourceSplits", 1, broker.address), with_java=False)
+
+    @pytest.mark.rest
+    def test_a_driver_that_dies_with_its_java_loses_and_doubles_nothing(self, spark, tmp_path):
+        """They die together, as in a pod: no commit or MERGE of the dead driver ends later."""
+        self.dies_once(TableJob(spark, tmp_path, "Snapshot", 1), with_java=True)
 
     @pytest.mark.rest
     def test_a_killed_driver_hides_each_failing_row(self, spark, tmp_path):
