@@ -75,7 +75,7 @@ class TestRowsThatFail:
 
     def test_each_commit_has_the_rows_that_pass(self, spark, pair):
         """NULL is no pass, tasks split files at row groups, and the source's own vectors stay in force, through live changes and RESTORE."""
-        make(pair, 2000, "if(id % 50 = 7, null, id % 10) AS value", "cast(id / 500 AS int) AS part")
+        make(pair, 800, "if(id % 50 = 7, null, id % 10) AS value", "cast(id / 200 AS int) AS part")
         pair.sql("DELETE FROM {t} WHERE id % 100 = 31")
         spark.conf.set("spark.sql.files.maxPartitionBytes", "2000")
         where = "value > 0"
@@ -84,7 +84,7 @@ class TestRowsThatFail:
         copied, before = copies(pair), len(pair.commits())
         outcome = pair.run(
             "DELETE FROM {t} WHERE id % 100 = 44",
-            "INSERT INTO {t} SELECT id, cast(id % 10 AS bigint), id FROM range(2000, 2100)",
+            "INSERT INTO {t} SELECT id, cast(id % 10 AS bigint), id FROM range(800, 900)",
             "UPDATE {t} SET value = 0 WHERE id IN (5, 6)",
             "DELETE FROM {t} WHERE part = 3",
             "RESTORE TABLE {t} TO VERSION AS OF 3",
@@ -96,10 +96,10 @@ class TestRowsThatFail:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
 
         assert (first.reason, outcome.reason) == ("Stopped", "Stopped"), (first, outcome)
-        # 50 zeros, 10 nulls and 5 deleted rows of 500 in each file
-        assert [hidden(add) for add in copied.values()] == [65] * 4
+        # 20 zeros, 4 nulls and 2 deleted rows of 200 in each file
+        assert [hidden(add) for add in copied.values()] == [26] * 4
         statistics = [json.loads(add["stats"]) for add in copied.values()]
-        assert [(each["numRecords"], each["tightBounds"]) for each in statistics] == [(500, False)] * 4
+        assert [(each["numRecords"], each["tightBounds"]) for each in statistics] == [(200, False)] * 4
         live = pair.commits()[before:]
         deleted = next(commit for commit in live if any("remove" in action for action in commit))
         assert data_files([deleted]) == set(), "a deleted row costs a vector, and no copy"

@@ -7,7 +7,7 @@ from support.tables.oracle import rows_in, seals, violations
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.settings import DriverSettings
 
-ROWS, FILES = 120, 12
+ROWS, FILES = 120, 6
 COLUMNS = (
     "id",
     "concat(element_at(array('a', 'A', 'é', ''), cast(id % 4 + 1 AS int)), id) AS word",
