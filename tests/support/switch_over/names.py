@@ -33,7 +33,7 @@ def ids_in(path):
 class Writer:
     """Appends one order after the other with delta-rs, each until the table of the name has accepted it."""
 
-    def __init__(self, name, first=1_000_000, *, pause_s=0.02, retry_s=0.02):
+    def __init__(self, name, first=1_000_000, *, pause_s=0.5, retry_s=0.1):
         self._name, self._first, self._pause_s, self._retry_s = name, first, pause_s, retry_s
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="writer")

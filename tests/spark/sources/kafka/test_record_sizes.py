@@ -165,8 +165,7 @@ class TestAResumedJob:
 
         return go
 
-    @pytest.mark.always
-    @pytest.mark.parametrize("spec", [{}, UPSERT], ids=["Append", "Upsert"])
+    @pytest.mark.parametrize("spec", [pytest.param({}, marks=pytest.mark.always), UPSERT], ids=["Append", "Upsert"])
     def test_an_oversized_record_is_set_aside_by_its_offset(self, resumed, tmp_path, small_memory, spec):
         """The receipt of a later attempt with more memory is equal, too."""
         kafka = {"onBadRecord": "Quarantine", "quarantinePath": str(tmp_path / "bad")}
