@@ -102,6 +102,8 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
             parts.append(position)
         if progress.bad_records:
             parts.append(counted(progress.bad_records, "bad record"))
+        if progress.writer_conflicts:
+            parts.append(f"writers: {format_writer_conflicts(progress.writer_conflicts)}")
         if progress.eta_seconds is not None:
             parts.append(f"ETA {format_eta(progress)}")
         parts += [f"epoch {progress.epoch}", f"lag {format_lag(progress)}, {show_seconds(progress.lag_seconds)}"]
@@ -180,6 +182,11 @@ def format_width(in_flight_max: int | None) -> str:
 def format_bad_records(records: int) -> str:
     """Return how many records no parser takes, to be put behind those that are rows; nothing where there are none."""
     return f", {counted(records, 'bad record')}" if records else ""
+
+
+def format_writer_conflicts(transactions: int) -> str:
+    """Return how many transactions of other writers may have failed because of the job; empty if none."""
+    return f"{counted(transactions, 'transaction')} may have failed" if transactions else ""
 
 
 def format_filtered(rows: int | None) -> str:

@@ -283,3 +283,15 @@ class TestBadRecords:
         assert "120 applied, 1,234 bad records" in block("demo/orders", running)
         assert "1,234 bad records" in one_line(running)
         assert "bad records" not in one_line(BUSY)
+
+
+class TestWritersOfTheTable:
+    """Users must see that a job may have made their transactions fail."""
+
+    def test_transactions_that_may_have_failed_are_shown_while_a_job_runs(self):
+        """They appear on a terminal and in a log."""
+        running = BUSY.model_copy(update={"writer_conflicts": 3})
+
+        assert "3 transactions may have failed" in block("demo/orders", running)
+        assert "writers: 3 transactions may have failed" in one_line(running)
+        assert "may have failed" not in one_line(BUSY)

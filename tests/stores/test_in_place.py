@@ -74,7 +74,7 @@ class TestALiveTableInABucket:
         self, spark, table, proxy, tmp_path, monkeypatch
     ):
         """A commit whose answer is lost is found by its transaction; no row of the writer is lost or doubled."""
-        monkeypatch.setattr(rounds, "REWRITES_PER_COMMIT", 0)
+        monkeypatch.setattr(rounds, "DISTANCE_MAX_MS", 0)
         settings = DriverSettings(cores=2, state_dir=tmp_path / "state")
         proxy.plain_puts.clear()
         writer = Writer(proxy, table)

@@ -162,6 +162,9 @@ class ProgressSummary(Model):
     changes_done: Count = 0
     """Row changes applied after the snapshot."""
 
+    writer_conflicts: Count = 0
+    """Transactions of other writers of the target that may have failed because of the job, estimated; only while columns are filled."""
+
     splits_total: Count = 0
     """Splits in all, estimated."""
 

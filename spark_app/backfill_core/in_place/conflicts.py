@@ -43,6 +43,9 @@ class ForeignChanges:
     rewrites: int = 0
     """Versions that removed files, or replaced their deletion vectors."""
 
+    oldest_read: int | None = None
+    """Oldest version that one of these transactions had read; `None` if there is none, or if the log does not name it."""
+
     relaid: bool = False
     """True if metadata or protocol changed."""
 
@@ -54,23 +57,26 @@ class ForeignChanges:
             return file
         return replace(file, vector=self.present[file.path])
 
-    def after(self, files: Iterable[FileAdded | FileRemoved], *, relaid: bool = False) -> Self:
+    def after(self, files: Iterable[FileAdded | FileRemoved], *, relaid: bool = False, read: int | None = None) -> Self:
         """Return the changes including one more version.
 
         Args:
             files: The version's file actions, in any order.
             relaid: True if it has a metadata or a protocol action.
+            read: Version that its transaction had read; `None` if the log does not name it.
         """
         actions = list(files)
         added = {file.path: file.vector for file in actions if isinstance(file, FileAdded)}
         removed = {file.path for file in actions if isinstance(file, FileRemoved)}
         absent = (self.absent | removed) - added.keys()
+        reads = (self.oldest_read, read if removed else None)
         present = {path: vector for path, vector in {**self.present, **added}.items() if path not in absent}
         return replace(
             self,
             present=present,
             absent=absent,
             rewrites=self.rewrites + bool(removed),
+            oldest_read=min((number for number in reads if number is not None), default=None),
             relaid=self.relaid or relaid,
         )
 

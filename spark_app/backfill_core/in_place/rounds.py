@@ -11,7 +11,7 @@ Filled          a round found no file to do                                 the 
 changes of such a commit also apply to them.
 
 A commit that removes a file makes a concurrent MERGE fail that read it. So commits keep a distance in which writers make
-`REWRITES_PER_COMMIT` changes, and files that a writer changed a short time ago come last, few at a time.
+the rewrites that `WriterConflicts` asks for, and files that a writer changed a short time ago come last, few at a time.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from typing import Final
 
 from backfill_core.in_place.conflicts import ForeignChanges, Rebased, Replacement, rebased
 from backfill_core.in_place.files import FillScope, LiveFile
-
-REWRITES_PER_COMMIT: Final = 50
-"""Changes of files by writers between two commits, so that at most one of so many meets a commit of the job."""
+from backfill_core.in_place.writer_conflicts import BUSY_REWRITES, RECENT_MS, WriterConflicts
 
 DISTANCE_MAX_MS: Final = 120_000
 QUIET_MS: Final = 60_000
@@ -79,9 +77,9 @@ FillStep = ListFiles | StageFiles | WaitUntil | Filled
 class InPlaceRounds:
     """State machine of one attempt; one listing or batch, and one commit, is in progress at a time."""
 
-    def __init__(self, scope: FillScope) -> None:
-        """Start with a listing; the log holds the progress of earlier attempts."""
-        self.scope = scope
+    def __init__(self, scope: FillScope, conflicts: WriterConflicts) -> None:
+        """Start with a listing; the log holds the progress of earlier attempts, and `conflicts` is what they counted."""
+        self.scope, self.conflicts = scope, conflicts
         self.rounds = 0
         """Listings so far."""
 
@@ -163,10 +161,12 @@ class InPlaceRounds:
         return tuple(chosen)
 
     # -------------------------------------------------------------- results
-    def listed(self, version: int, files: Sequence[LiveFile], now_ms: int) -> None:
-        """Begin a round with the files of a version."""
+    def listed(self, version: int, files: Sequence[LiveFile], now_ms: int, *, recent_rewrites: int = 0) -> None:
+        """Begin a round with the files of a version, and with the rewrites of `RECENT_MS` before the first one."""
         to_do = self.scope.to_do(files)
         self._version, self._since_ms = version, now_ms
+        if self.rounds == 0 and recent_rewrites >= BUSY_REWRITES:
+            self._commit_ms = now_ms + min(DISTANCE_MAX_MS, self.conflicts.distance_ms(recent_rewrites, RECENT_MS))
         self._cold = [file for file in to_do if file.changed_ms <= now_ms - QUIET_MS]
         self._in_use = [file for file in to_do if file.changed_ms > now_ms - QUIET_MS]
         self._listed_any = bool(to_do)
@@ -205,6 +205,7 @@ class InPlaceRounds:
         self.files_filled += len(result.kept)
         self.rows_filled += sum(file.replaced.visible for file in result.kept)
         self.files_lost += len(result.lost) + len(waiting.lost)
+        self.conflicts = self.conflicts.after(foreign, version if result.kept else None)
         self._keep_distance(foreign.rewrites, now_ms)
         self._resize(lost=len(result.lost), now_ms=now_ms)
         self._version = None if foreign.relaid else version
@@ -213,7 +214,7 @@ class InPlaceRounds:
 
     def _keep_distance(self, rewrites: int, now_ms: int) -> None:
         passed_ms = max(1, now_ms - self._since_ms)
-        distance_ms = REWRITES_PER_COMMIT * passed_ms // rewrites if rewrites else 0
+        distance_ms = self.conflicts.distance_ms(rewrites, passed_ms)
         self._commit_ms, self._since_ms = now_ms + min(DISTANCE_MAX_MS, distance_ms), now_ms
 
     def _resize(self, *, lost: int, now_ms: int) -> None:

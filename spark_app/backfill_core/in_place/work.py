@@ -20,6 +20,9 @@ class ListLiveFiles:
     opened: int
     """Version whose columns the attempt knows; a later change of metadata or protocol ends it."""
 
+    first: bool
+    """True for the first listing of an attempt, which also counts the recent rewrites of other writers."""
+
 
 @dataclass(frozen=True, slots=True)
 class LiveFilesListed:
@@ -30,6 +33,9 @@ class LiveFilesListed:
     listed: tuple[LiveFile, ...]
     scope: FillScope
     """Rows to fill, with the facts that only the table has."""
+
+    recent_rewrites: int = 0
+    """Commits of other writers that rewrote files in the minute before the version; 0 if the listing is not the first one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -325,6 +325,9 @@ class StrategyView:
     partitions: tuple[PartitionRows, ...] = ()
     """Largest partitions, and all others as one; empty if the source has none, or rows are read in the order of a key."""
 
+    writer_conflicts: int = 0
+    """Transactions of other writers of the target that may have failed because of the job."""
+
 
 class StoredProgress(Protocol):
     """State from which a strategy resumes: a typed value with its own codec."""

@@ -61,6 +61,7 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         watermark=_to_api_watermark(strategy.watermark),
         position=strategy.position[:MESSAGE_MAX],
         changes_done=count(view.changes_done),
+        writer_conflicts=strategy.writer_conflicts,
         bytes_done=count(view.bytes_done),
         splits_total=strategy.splits_done + strategy.splits_left,
         splits_done=strategy.splits_done,

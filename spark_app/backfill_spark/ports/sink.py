@@ -168,6 +168,9 @@ class LiveTarget(SupportsReplacing, Protocol):
             ColumnsFollowedError: a later version changed metadata or protocol; open the table again.
         """
 
+    def recent_rewrites(self, version: int) -> int:
+        """Return the number of commits up to a version in which other writers rewrote files less than a minute ago."""
+
     def left_to_fill(self, version: int, files: Sequence[LoggedFile]) -> list[int]:
         """Return the numbers of those files of a version that are left to fill; the listing is not read again."""
 

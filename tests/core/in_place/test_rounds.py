@@ -8,13 +8,13 @@ from backfill_core.in_place.rounds import (
     BYTES_FIRST,
     DISTANCE_MAX_MS,
     QUIET_MS,
-    REWRITES_PER_COMMIT,
     Filled,
     InPlaceRounds,
     ListFiles,
     StageFiles,
     WaitUntil,
 )
+from backfill_core.in_place.writer_conflicts import BUSY_REWRITES, WriterConflicts
 from backfill_core.log_shipping.actions import DeletionVector, FileAdded, FileRemoved
 
 NOW_MS = 10**9
@@ -28,7 +28,7 @@ def file(path, **fields):
 
 def rounds_of(*files, scope=SCOPE):
     """Return rounds after the first listing, of version 7."""
-    rounds = InPlaceRounds(scope)
+    rounds = InPlaceRounds(scope, WriterConflicts(2))
     assert rounds.next_step(NOW_MS) == ListFiles()
     rounds.listed(7, files, NOW_MS)
     return rounds
@@ -233,7 +233,21 @@ class TestBusyWriters:
 
         distances = [(after - before) // second_ms for before, after in itertools.pairwise(commits)]
         assert len(distances) >= 5
-        assert min(distances[1:]) >= REWRITES_PER_COMMIT  # the first commit knows no writer yet
+        assert min(distances[1:]) >= 50  # the first commit knows no writer yet
+        assert distances[1] > 90  # so the next one waits longer
+        assert rounds.conflicts.percent <= 2
+
+    def test_that_were_busy_before_the_listing_delay_the_first_commit(self):
+        """The results are staged meanwhile; a single earlier rewrite delays nothing."""
+        due = {}
+        for rewrites in (BUSY_REWRITES - 1, 60):
+            rounds = InPlaceRounds(SCOPE, WriterConflicts(2))
+            rounds.listed(7, [file("x")], NOW_MS, recent_rewrites=rewrites)
+            staged(rounds)
+            due[rewrites] = [rounds.take_commit(NOW_MS + at_ms) is not None for at_ms in (0, 49_000, 50_000)]
+
+        assert due[BUSY_REWRITES - 1][0]
+        assert due[60] == [False, False, True]
 
     def test_make_files_in_use_wait_longer_after_each_loss(self):
         """Otherwise two writers would undo each other's work for ever."""

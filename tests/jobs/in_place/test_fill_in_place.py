@@ -107,7 +107,7 @@ def fill(spark, settings, path):
 @pytest.fixture
 def quick(monkeypatch):
     """Let commits follow at once: writers of a test are few."""
-    monkeypatch.setattr(rounds, "REWRITES_PER_COMMIT", 0)
+    monkeypatch.setattr(rounds, "DISTANCE_MAX_MS", 0)
 
 
 class TestALiveTable:
@@ -131,6 +131,7 @@ class TestALiveTable:
         assert rows.keys() == before.keys() - {10, 200, 500} | {3000} | added
         assert all(row["norm"] == expected(row["name"]) for row in rows.values())
         assert all(rows[number][name] == row[name] for number, row in before.items() if number in rows for name in row)
+        assert outcome.progress.writer_conflicts >= 1  # the MERGE begins after a commit of the job, as a retry would
         undo = outcome.receipt.undo_version
         assert f"RESTORE TABLE to version {undo}" in outcome.message
         assert rows_of(path, undo).keys() == before.keys()

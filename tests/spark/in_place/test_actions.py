@@ -18,6 +18,7 @@ from backfill_spark.in_place.delta.actions import (
     with_vector,
     without_tight_bounds,
 )
+from backfill_spark.sinks.delta.live.committer import is_foreign_rewrite
 
 OLD, NEW = DeletionVector("u", "a" * 20, 1, 40, 2), DeletionVector("u", "b" * 20, None, 44, 3)
 ADD = {
@@ -181,3 +182,23 @@ class TestAForeignVersion:
         changes = foreign_version(ForeignChanges(), 4, "\n".join(map(json.dumps, lines)) + "\n")
 
         assert (changes.present, changes.absent, changes.rewrites, changes.relaid) == ({"x": None}, {"y"}, 1, True)
+        assert changes.oldest_read is None
+
+    def test_names_the_version_that_a_rewrite_had_read(self):
+        """Spark records it; the job learns from it that the transaction was in flight, and passed."""
+        lines = [
+            {"commitInfo": {"operation": "MERGE", "readVersion": 2}},
+            {"remove": {"path": "y", "dataChange": True}},
+        ]
+
+        changes = foreign_version(ForeignChanges(), 4, "\n".join(map(json.dumps, lines)))
+
+        assert changes.oldest_read == 2
+
+    def test_of_another_job_that_fills_a_column_is_no_rewrite_of_a_writer(self):
+        """Its commits keep a distance themselves."""
+        removed, info = {"remove": {"path": "y"}}, {"commitInfo": {"engineInfo": "backfill state={}"}}
+
+        assert is_foreign_rewrite(json.dumps(removed))
+        assert not is_foreign_rewrite("\n".join(map(json.dumps, (info, removed))))
+        assert not is_foreign_rewrite(json.dumps({"add": {"path": "y"}}))

@@ -127,7 +127,7 @@ class MortalJob:
         }
         """Commands that bring a driver to a point."""
 
-    rewrites_per_commit: int | None = None
+    distance_max_ms: int | None = None
     """See `drivers.Start`."""
 
     planned: tuple = ()
@@ -206,7 +206,7 @@ class MortalJob:
     # -------------------------------------------------------------- attempts
     def start(self, death, state="state"):
         """Start a driver."""
-        start = Start(self.file, self.folder / state, self.folder / "driver.log", death.point, self.rewrites_per_commit)
+        start = Start(self.file, self.folder / state, self.folder / "driver.log", death.point, self.distance_max_ms)
         return OwnJava(start) if death.with_java else LastingJava(start, self.spark)
 
     def attempt(self, death):

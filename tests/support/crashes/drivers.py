@@ -28,7 +28,7 @@ class Start:
     state_dir: Path
     log: Path
     crash_at: str | None = None
-    rewrites_per_commit: int | None = None
+    distance_max_ms: int | None = None
     """Distance of commits to a live table in a `LastingJava`; `None`: the product's, up to two minutes."""
 
 
@@ -101,6 +101,6 @@ def _work(work, start, java):
 
 
 def _drive(start, spark):
-    if start.rewrites_per_commit is not None:
-        rounds.REWRITES_PER_COMMIT = start.rewrites_per_commit
+    if start.distance_max_ms is not None:
+        rounds.DISTANCE_MAX_MS = start.distance_max_ms
     attempt(start.file, DriverSettings(cores=1, state_dir=start.state_dir, crash_at=start.crash_at), spark)

@@ -64,7 +64,7 @@ def seals_of(table, after=-1):
 class FillJob(MortalJob):
     """One live table, one column, many deaths."""
 
-    POINTS, rewrites_per_commit = POINTS, 0
+    POINTS, distance_max_ms = POINTS, 0
 
     def __init__(self, spark, folder, strategy, seed):
         super().__init__(spark, folder, strategy, seed, rate=RATE, seals_max=SEALS_MAX)

@@ -340,6 +340,7 @@ ACCEPTED |= {
         transform={"set": {"norm": "upper(name)"}, "setWhere": "id > 5"}, params={"writersSince": 7}, verify="Final"
     ),
     f"strategy {FILLING}": filling(params={}),
+    "a limit of failed transactions of writers": filling(params={"maxWriterConflicts": 1}),
     "writers since a time": filling(params={"writersSinceTime": "2026-11-26T18:00:00Z"}),
 }
 REFUSED |= {

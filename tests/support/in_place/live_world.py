@@ -295,7 +295,7 @@ class Job:
         """Begin an attempt."""
         rows = sum(len(entry.visible) for entry in self.world.files.values())
         pinned = Pinned(self.world.version, self.world.now_ms, "table", "", (), rows)
-        self.strategy = InPlaceStrategy(pinned, self.world.scope, self.state)
+        self.strategy = InPlaceStrategy(pinned, self.world.scope, self.state, conflicts_max=2)
         self.work, self.data = None, {}
 
     def disturb(self):

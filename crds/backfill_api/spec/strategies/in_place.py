@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from backfill_api.model import cel, refused
 from backfill_api.spec.bounds import Until, Version
@@ -18,7 +18,7 @@ class InPlaceParams(StrategyParams):
     """Fills columns of a Delta table file by file, while other writers use the table. Source and target are the same table."""
 
     model_config = cel(("!has(self.writersSince) || !has(self.writersSinceTime)", ONE_START))
-    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"writers_since", "writers_since_time"})
+    MAY_CHANGE: ClassVar[frozenset[str]] = frozenset({"writers_since", "writers_since_time", "max_writer_conflicts"})
     FIXED_WIDTH: ClassVar[Mapping[str, str]] = dict.fromkeys(
         WRITE_MODES, "fills one batch of files after the other, each with all cores"
     )
@@ -32,6 +32,10 @@ class InPlaceParams(StrategyParams):
 
     writers_since_time: Until | None = None
     """The same as a time: the first version that was committed at this time or later."""
+
+    max_writer_conflicts: Annotated[StrictInt, Field(ge=1, le=100)] = 2
+    """Most transactions of other writers that may fail because of commits of the job, in percent. Commits wait for as many rewrites of
+    files by writers as this needs, at most two minutes each. A change takes effect with the next attempt."""
 
     @model_validator(mode="after")
     def _one_start(self) -> Self:

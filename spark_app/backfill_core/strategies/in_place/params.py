@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.spec.strategies.in_place import InPlaceParams
 from backfill_core.in_place.files import FillScope
 from backfill_core.in_place.fillable import FillExpressions
+
+
+def conflicts_max_of(spec: BackfillSpec) -> int:
+    """Return the limit of failed transactions of other writers, in percent."""
+    params = spec.strategy.params
+    assert isinstance(params, InPlaceParams)
+    return params.max_writer_conflicts
 
 
 def scope_of(spec: BackfillSpec) -> FillScope:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backfill_core.in_place.writer_conflicts import WriterConflicts
 from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import PinVersion, StoredSummary
 
@@ -31,6 +32,16 @@ class InPlaceStored:
     files: int
     """Files that the job replaced."""
 
+    writer_rewrites: int = 0
+    """Commits of other writers that rewrote files meanwhile."""
+
+    writer_conflicts: int = 0
+    """Transactions of other writers that may have failed because of the job."""
+
+    def counted(self, percent_max: int) -> WriterConflicts:
+        """Return the counts of earlier attempts under a limit."""
+        return WriterConflicts(percent_max, self.writer_rewrites, self.writer_conflicts)
+
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
         return {
@@ -41,6 +52,8 @@ class InPlaceStored:
             "rowsTotal": self.rows_total,
             "rowsDone": self.rows_done,
             "files": self.files,
+            "rewrites": self.writer_rewrites,
+            "conflicts": self.writer_conflicts,
         }
 
 
@@ -59,6 +72,8 @@ def decode(value: Mapping[str, Any]) -> InPlaceStored:
         rows_total=fields.count("rowsTotal"),
         rows_done=fields.count("rowsDone"),
         files=fields.count("files"),
+        writer_rewrites=fields.optional_count("rewrites") or 0,  # earlier drivers store none
+        writer_conflicts=fields.optional_count("conflicts") or 0,
     )
 
 

@@ -19,6 +19,7 @@ from backfill_core.in_place.conflicts import ForeignChanges
 from backfill_core.in_place.files import FillScope
 from backfill_core.in_place.rounds import CommitStaged, Filled, InPlaceRounds, ListFiles, StageFiles, WaitUntil
 from backfill_core.in_place.work import CheckedReplacement, FilesFilled, FillFiles, ListLiveFiles, LiveFilesListed
+from backfill_core.in_place.writer_conflicts import WriterConflicts
 from backfill_core.job.steps import COPY
 from backfill_core.pacing.throttle import TokenBucket
 from backfill_core.protocol.clock import Now
@@ -35,7 +36,7 @@ from backfill_core.protocol.events import (
 )
 from backfill_core.protocol.strategy import CommitRequest, Facts, Opened, Permits, Pinned, StrategyStatus, StrategyView
 from backfill_core.protocol.work import RemovedFile, Work
-from backfill_core.strategies.in_place.params import scope_of
+from backfill_core.strategies.in_place.params import conflicts_max_of, scope_of
 from backfill_core.strategies.in_place.stored import FILLED, FILLING, InPlaceStored
 
 UNKNOWN = ForeignChanges(relaid=True)
@@ -45,15 +46,18 @@ UNKNOWN = ForeignChanges(relaid=True)
 class InPlaceStrategy:
     """See the module; implements `protocol.strategy.Strategy`."""
 
-    def __init__(self, pinned: Pinned, scope: FillScope, stored: InPlaceStored | None) -> None:
-        """Start with a listing.
+    def __init__(self, pinned: Pinned, scope: FillScope, stored: InPlaceStored | None, *, conflicts_max: int) -> None:
+        """Start with a listing; `conflicts_max` is the limit of writers' failed transactions, in percent.
 
         Raises:
             SourceReplacedError: Another table is at the path.
         """
         if stored is not None and stored.table_id != pinned.table_id:
             raise SourceReplacedError("the table was replaced by another one since the job began.", hint=RECREATED_HINT)
-        self._pinned, self._rounds = pinned, InPlaceRounds(scope)
+        self._pinned = pinned
+        self._rounds = InPlaceRounds(
+            scope, WriterConflicts(conflicts_max) if stored is None else stored.counted(conflicts_max)
+        )
         self._undo = pinned.version if stored is None else stored.undo_version
         self._files_before = 0 if stored is None else stored.files
         self._was_filled = stored is not None and stored.filled is not None
@@ -85,6 +89,8 @@ class InPlaceStrategy:
             rows_total=self._rows_total,
             rows_done=self._rows_done,
             files=self._files_before + self._rounds.files_filled,
+            writer_rewrites=self._rounds.conflicts.rewrites,
+            writer_conflicts=self._rounds.conflicts.failed,
         )
 
     @property
@@ -121,7 +127,7 @@ class InPlaceStrategy:
             case WorkFinished(result=LiveFilesListed() as listed) if self._runs(listed.work_id):
                 self._work = None
                 self._rounds.scope = listed.scope
-                self._rounds.listed(listed.version, listed.listed, now.wall_ms)
+                self._rounds.listed(listed.version, listed.listed, now.wall_ms, recent_rewrites=listed.recent_rewrites)
                 self._count()
             case WorkFinished(result=FilesFilled() as filled) if self._runs(filled.work_id):
                 assert isinstance(self._work, FillFiles)
@@ -173,7 +179,7 @@ class InPlaceStrategy:
         self._reason = ""
         match step:
             case ListFiles():
-                self._work = ListLiveFiles(permits.first_id, self._pinned.version)
+                self._work = ListLiveFiles(permits.first_id, self._pinned.version, first=self._rounds.rounds == 0)
             case StageFiles(files=files):
                 if available < 1:
                     return ()
@@ -183,14 +189,19 @@ class InPlaceStrategy:
                 self._rounds.begin()
             case WaitUntil(at_ms=at_ms):
                 wait_s = (at_ms - now.wall_ms) / 1000
-                self._reason = (
-                    f"waiting {wait_s:.0f} s, so that writers of the table fail seldom" if wait_s >= 1 else ""
-                )
+                self._reason = f"waiting {wait_s:.0f} s, {self._why()}" if wait_s >= 1 else ""
                 return ()
             case Filled(version=version):
                 self._filled = version
                 return ()
         return (self._work,)
+
+    def _why(self) -> str:
+        counts = self._rounds.conflicts
+        return (
+            f"so that at most {counts.percent_max} % of the transactions of other writers fail (maxWriterConflicts): "
+            f"{counts.failed} may have failed, {counts.rewrites} rewrote files"
+        )
 
     # -------------------------------------------------------------- committing
     def prepare_commit(self, epoch: Epoch, permits: Permits, now: Now) -> CommitRequest:
@@ -238,6 +249,7 @@ class InPlaceStrategy:
             non_convergent=False,
             grid=(),
             reason=self._reason,
+            writer_conflicts=rounds.conflicts.failed,
             facts=Facts(
                 rows=self._rows_total,
                 rows_left=left,
@@ -251,4 +263,4 @@ class InPlaceStrategy:
 
 def resume(spec: BackfillSpec, stored: InPlaceStored | None, opened: Opened) -> InPlaceStrategy:
     """Create the state machine of an attempt."""
-    return InPlaceStrategy(opened.pinned, scope_of(spec), stored)
+    return InPlaceStrategy(opened.pinned, scope_of(spec), stored, conflicts_max=conflicts_max_of(spec))

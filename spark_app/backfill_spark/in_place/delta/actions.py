@@ -160,7 +160,14 @@ def without_tight_bounds(stats: str | None) -> str | None:
 
 def foreign_version(foreign: ForeignChanges, version: int, text: str) -> ForeignChanges:
     """Return foreign changes including a version; `text` is its commit."""
-    return foreign.after(file_actions(version, text).files, relaid=is_relaid(text))
+    return foreign.after(file_actions(version, text).files, relaid=is_relaid(text), read=_read_by(text))
+
+
+def _read_by(text: str) -> int | None:
+    """Return the version that the transaction of a commit had read; `None` if the commit does not name it."""
+    infos = (action["commitInfo"] for action in map(action_of, lines_of(text)) if action.get("commitInfo"))
+    read = next((info.get("readVersion") for info in infos), None)
+    return read if isinstance(read, int) and read >= 0 else None
 
 
 def is_relaid(text: str) -> bool:

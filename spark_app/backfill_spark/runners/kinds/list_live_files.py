@@ -10,8 +10,10 @@ from backfill_spark.work.context import WorkContext
 
 
 def _run(work: ListLiveFiles, context: WorkContext) -> LiveFilesListed:
-    version, files, scope = ability(context.tables.sink, LiveTarget).live_files(work.opened)
-    return LiveFilesListed(work.work_id, version, tuple(files), scope)
+    target = ability(context.tables.sink, LiveTarget)
+    version, files, scope = target.live_files(work.opened)
+    rewrites = target.recent_rewrites(version) if work.first else 0
+    return LiveFilesListed(work.work_id, version, tuple(files), scope, rewrites)
 
 
 RUNNER = WorkRunner("ListLiveFiles", ListLiveFiles, _run)

@@ -46,6 +46,12 @@ def state_of(actions: Sequence[Mapping[str, Any]]) -> str | None:
     return state if found else None
 
 
+def is_foreign_rewrite(text: str) -> bool:
+    """Return True if a commit removes files, or replaces their deletion vectors, and is of no job that fills columns."""
+    actions = [action_of(line) for line in lines_of(text)]
+    return state_of(actions) is None and any(action.get("remove") for action in actions)
+
+
 def _txn(action: Mapping[str, Any]) -> Mapping[str, Any]:
     return action.get("txn") or {}
 

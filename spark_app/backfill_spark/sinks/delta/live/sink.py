@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from backfill_core.errors import (
 from backfill_core.in_place.column_claims import ColumnClaims
 from backfill_core.in_place.files import FillScope, FillState, LiveFile
 from backfill_core.in_place.fillable import FillExpressions, TableToFill, check_fillable, quoted_name
-from backfill_spark.delta.log import LOG_ERRORS, commit_text, files_at, newest_version
+from backfill_core.in_place.writer_conflicts import RECENT_MS
+from backfill_spark.delta.log import LOG_ERRORS, commit_files, commit_text, files_at, newest_version
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.delta.table_facts import physical_type
@@ -32,7 +34,7 @@ from backfill_spark.rows.columns import no_rows
 from backfill_spark.rows.row_wise import columns_read
 from backfill_spark.sinks.delta import checks
 from backfill_spark.sinks.delta.failures import explain_making, explain_target
-from backfill_spark.sinks.delta.live.committer import LiveCommitter
+from backfill_spark.sinks.delta.live.committer import LiveCommitter, is_foreign_rewrite
 from backfill_spark.sinks.delta.live.writers import WritersFiles, WritersStart
 from backfill_spark.sinks.delta.sink import DeltaSink
 from backfill_spark.sinks.delta.table import TargetTable
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BY_UPDATE = "Use UPDATE or MERGE, with which Delta enforces it, or remove it from the table."
+RECENT_COMMITS_MAX = 60
 NESTED = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -205,6 +208,21 @@ class LiveSink(DeltaSink):
         self._check_laid_out(max(opened, self._laid_out_at), version)
         scope, appended = self._scope_at(version)
         return version, self._files_at(version, appended), scope
+
+    def recent_rewrites(self, version: int) -> int:
+        """See `ports.sink.LiveTarget`; commits of jobs that fill columns do not count."""
+        since_ms = time.time_ns() // 1_000_000 - RECENT_MS
+        try:
+            commits = commit_files(self._spark, self.path)
+            recent = [number for number, file in commits.items() if int(file.getModificationTime()) >= since_ms]
+            texts = [
+                commit_text(self._spark, self.path, number)
+                for number in recent[-RECENT_COMMITS_MAX:]
+                if number <= version
+            ]
+        except JAVA_ERRORS as error:
+            raise explain_target(error, path=self.path, doing="reading the newest commits") from error
+        return sum(map(is_foreign_rewrite, texts))
 
     def _check_laid_out(self, after: int, version: int) -> None:
         """Compare the columns of a version with those of the attempt: a listing has no foreign commits before it."""
