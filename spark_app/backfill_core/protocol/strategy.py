@@ -253,11 +253,9 @@ class Facts:
 
     versions_left: int = 0
     version_s: float | None = None
-    """Average seconds per version so far; `None` if none was applied."""
+    """Average seconds per version in `batches`; `None` if none was applied."""
 
     batches: int = 0
-    """Number of batches behind `version_s`."""
-
     versions_per_s: float = 0.0
     """New versions of the source per second."""
 
@@ -304,6 +302,7 @@ class StrategyView:
     """Message that explains why the job is not faster; empty if nothing limits it."""
 
     facts: Facts
+    writer_conflicts: int = 0
     rows_filtered: int = 0
     """Rows of `rows_done` that the filter excluded; an average for parts of a file."""
 
@@ -324,9 +323,6 @@ class StrategyView:
 
     partitions: tuple[PartitionRows, ...] = ()
     """Largest partitions, and all others as one; empty if the source has none, or rows are read in the order of a key."""
-
-    writer_conflicts: int = 0
-    """Transactions of other writers of the target that may have failed because of the job."""
 
 
 class StoredProgress(Protocol):

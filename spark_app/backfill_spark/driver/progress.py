@@ -43,9 +43,8 @@ def progress_of(view: JobView, moment: Now, say: Callable[[Position | None], str
         moment: Time of the view.
         say: Formats a position as the source displays it.
     """
-    strategy = view.strategy
+    strategy, course = view.strategy, view.course
     grid, head = strategy.grid, None if strategy.head is None else strategy.head.position
-    course = view.course
     seals = sorted(view.seal_seconds)
     return Progress(
         attempt=view.attempt,

@@ -68,7 +68,7 @@ class TestTheDistance:
         assert WriterConflicts(2, rewrites=10_000, failed=0, committed=9).rewrites_to_wait == 50
 
     def test_follows_the_newest_rate_of_writers(self):
-        """Nobody waits for writers that do not write."""
+        """A job does not wait for writers that do not write."""
         counts = WriterConflicts(2, committed=9)
 
         assert [counts.distance_ms(rewrites, 10_000) for rewrites in (0, 1, 10)] == [0, 500_000, 50_000]
