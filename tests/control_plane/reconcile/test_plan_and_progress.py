@@ -26,7 +26,7 @@ SAID = ProgressSummary(
     lag_versions=3, lag_records=5, lag_seconds=17, eta="2030-01-01T00:00:00Z", reason="held back by the limit", last_commit_time="2026-01-01T00:00:00Z",
     epoch=77, steps=(StepProgress(name="Copy", state="Running", seconds=4, seconds_left=6),),
     watermark=Watermark(column="at", direction="Descending", value="2026-03-01"),
-    bad_records=3,
+    bad_records=3, writer_conflicts=2,
     position="rows down to at = 2026-03-01, id = 5",
     changes_done=12, consumed_version=7, head_version=10, eta_seconds=90, eta_seconds_low=60, eta_seconds_high=200,
     warnings=("the source deletes changes soon",), warning_codes=("RetentionEnding",), seal_ms_p50=150, seal_ms_p99=1300,
