@@ -9,6 +9,7 @@ that needs the current state reads it from the API server.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,7 @@ from backfill_core.lifecycle.observation import DriverPod, WaitingExecutors
 from backfill_operator.informer.compact import IndexFields, compact, dumps, index_fields_of, stub_of
 from backfill_operator.informer.parse import label_of, owner_name, pod_ip, pod_of
 from backfill_operator.informer.resting import Rest, rest_of
+from backfill_operator.kube.deletions import Deletions
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, key_of, version_of
 
 PACK_LEVEL = 1
@@ -93,8 +95,7 @@ class Cache:
         self._executors: dict[str, tuple[StoredPod, WaitingExecutors]] = {}
         """Executors that wait, by the UID of the driver pod that made them."""
 
-        self._gone: set[str] | None = None
-        """UIDs deleted during a relist, whose pages may still contain them; `None` if no relist is running."""
+        self._deletions = Deletions()
 
     def __len__(self) -> int:
         """Return the number of cached Backfills."""
@@ -158,11 +159,19 @@ class Cache:
 
     def pods(self, key: Key, pod_name: str | None = None) -> tuple[DriverPod, ...]:
         """Return the pods with a Backfill's label, and the pod named `pod_name`, without regard to their owner."""
+        return tuple(self.with_executors(stored.pod) for stored in self._stored_pods(key, pod_name).values())
+
+    def pod_versions(self, key: Key, pod_name: str) -> dict[Key, tuple[str, int]]:
+        """Return the UID and the version of each pod that `pods` returns."""
+        stored = self._stored_pods(key, pod_name)
+        return {pod_key: (entry.pod.uid, entry.version) for pod_key, entry in stored.items()}
+
+    def _stored_pods(self, key: Key, pod_name: str | None) -> dict[Key, StoredPod]:
         namespace, name = key
         pods = dict(self._pods_of.get((namespace, base_name(name)), {}))
         if pod_name is not None and (named := self._pods.get((namespace, pod_name))) is not None:
             pods[namespace, pod_name] = named
-        return tuple(self.with_executors(stored.pod) for stored in pods.values())
+        return pods
 
     def with_executors(self, pod: DriverPod) -> DriverPod:
         """Return a driver pod with its waiting executors, if any are cached."""
@@ -176,12 +185,12 @@ class Cache:
 
     # ------------------------------------------------------------ changes
     def put_backfill(self, raw: Raw) -> bool:
-        """Store a Backfill; `False` if this version or a newer one is cached."""
+        """Store a Backfill; `False` if this version or a newer one is cached, or the Backfill is deleted."""
         key, metadata = key_of(raw), raw["metadata"]
         version, uid = version_of(raw), str(metadata.get("uid", ""))
         existing = self._backfills.get(key)
         self.newest[BACKFILLS.plural] = max(self.newest[BACKFILLS.plural], version)
-        if self._is_gone(uid) or (existing is not None and existing.version >= version):
+        if self._deletions.cover(uid, version) or (existing is not None and existing.version >= version):
             return False
         generation = metadata.get("generation")
         generation = generation if isinstance(generation, int) else 0
@@ -202,8 +211,12 @@ class Cache:
         return True
 
     def drop_backfill(self, key: Key, uid: str) -> bool:
-        """Remove a Backfill; `False` if it is not cached, or its name now belongs to another UID."""
-        self._note_gone(uid)
+        """Remove a deleted Backfill for ever; `False` if it is not cached, or its name now belongs to another UID."""
+        self._deletions.note(uid)
+        return self.evict_backfill(key, uid)
+
+    def evict_backfill(self, key: Key, uid: str) -> bool:
+        """Remove a Backfill that may return; `False` if it is not cached, or its name now belongs to another UID."""
         existing = self._backfills.get(key)
         if existing is None or existing.uid != uid:
             return False
@@ -234,27 +247,39 @@ class Cache:
                 if not waiting:
                     del self._dependents[key[0], name]
 
-    def put_pod(self, raw: Raw) -> Key | None:
-        """Store a driver pod; return the Backfill to reconcile, or `None` if nothing is new."""
+    def put_pod(self, raw: Raw) -> tuple[Key, ...]:
+        """Store a driver pod; return the Backfills to reconcile: its own, and that of the pod that it replaces."""
         key, metadata = key_of(raw), raw["metadata"]
-        version = version_of(raw)
+        version, uid = version_of(raw), str(metadata.get("uid", ""))
         self.newest[PODS.plural] = max(self.newest[PODS.plural], version)
         existing = self._pods.get(key)
-        if self._is_gone(str(metadata.get("uid", ""))) or (existing is not None and existing.version >= version):
-            return None
+        if self._deletions.cover(uid, version) or (existing is not None and existing.version >= version):
+            return ()
         label = label_of(raw, BACKFILL_LABEL)
         owner = owner_name(raw) or label
         stored = StoredPod(pod_of(raw), version, pod_ip(raw), (key[0], label), (key[0], owner))
         self._unlink(key)
         self._pods[key] = stored
         self._pods_of.setdefault(stored.label, {})[key] = stored
-        return stored.backfill
+        return tuple(dict.fromkeys((stored.backfill, *([] if existing is None else [existing.backfill]))))
 
-    def drop_pod(self, key: Key, uid: str) -> Key | None:
-        """Remove a pod; return the Backfill to reconcile, or `None` if the pod is not cached."""
-        self._note_gone(uid)
+    def drop_pod(self, raw: Raw) -> tuple[Key, ...]:
+        """Remove a pod that a watch reports as deleted; return the Backfill to reconcile, if the pod is cached."""
+        uid = str(raw["metadata"]["uid"])
+        self._deletions.note(uid, version_of(raw))
+        owner = self.evict_pod(key_of(raw), uid)
+        return () if owner is None else (owner,)
+
+    def evict_pod(self, key: Key, uid: str, version: float = math.inf) -> Key | None:
+        """Remove a pod that may return; return the Backfill to reconcile, or `None` if the pod is not cached.
+
+        Args:
+            key: The pod.
+            uid: A pod with another UID stays.
+            version: A newer version stays.
+        """
         existing = self._pods.get(key)
-        if existing is None or existing.pod.uid != uid:
+        if existing is None or existing.pod.uid != uid or existing.version > version:
             return None
         self._unlink(key)
         return existing.backfill
@@ -303,7 +328,7 @@ class Cache:
     # ------------------------------------------------------------ relist
     def begin_relist(self) -> tuple[dict[Key, str], dict[Key, str]]:
         """Return the UIDs of the cached Backfills and pods; those that appear on no page no longer exist."""
-        self._gone = set()
+        self._deletions.begin_relist()
         return (
             {key: backfill.uid for key, backfill in self._backfills.items()},
             {key: stored.pod.uid for key, stored in self._pods.items()},
@@ -311,14 +336,7 @@ class Cache:
 
     def end_relist(self) -> None:
         """End the relist: pages can no longer contain deleted objects."""
-        self._gone = None
-
-    def _is_gone(self, uid: str) -> bool:
-        return self._gone is not None and uid in self._gone
-
-    def _note_gone(self, uid: str) -> None:
-        if self._gone is not None:
-            self._gone.add(uid)
+        self._deletions.end_relist()
 
 
 def _at_rest(uid: str, version: int, generation: int, index: IndexFields, rest: Rest) -> StoredBackfill:

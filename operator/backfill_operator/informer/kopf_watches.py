@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 from typing import Any, TypeVar, cast
 
 import aiohttp
@@ -82,10 +81,9 @@ def registry_of(
     async def driver_pod(event: Any, **_: Any) -> None:
         raw: Raw = event["object"]
         on_event(PODS.plural)
-        drop = partial(cache.drop_pod, key_of(raw), raw["metadata"]["uid"])
-        owner = drop() if event["type"] == "DELETED" else _read(cache.put_pod, raw, PODS.plural, on_unreadable)
-        if owner is not None:
-            enqueue(owner)
+        deleted = event["type"] == "DELETED"
+        for key in cache.drop_pod(raw) if deleted else _read(cache.put_pod, raw, PODS.plural, on_unreadable) or ():
+            enqueue(key)
 
     return registry
 

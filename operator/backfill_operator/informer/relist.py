@@ -134,7 +134,7 @@ class Relist:
         """Drop the objects of namespaces that are no longer served, without a change in the cluster; list again soon."""
         serves = self._watched_namespaces.serves
         for key, stored in self._cache.stored():
-            if not serves(key[0]) and self._cache.drop_backfill(key, stored.uid):
+            if not serves(key[0]) and self._cache.evict_backfill(key, stored.uid):
                 self._enqueue(key)
         self._wake.set()
 
@@ -175,17 +175,17 @@ class Relist:
             )
         self._versions[resource.path(namespace)] = int(version)
 
-    def _take(self, raw: Raw, resource: Resource, unlisted: dict[Key, str]) -> Key | None:
-        """Store one object of a page; return the Backfill to reconcile. An unreadable object is reported and skipped."""
+    def _take(self, raw: Raw, resource: Resource, unlisted: dict[Key, str]) -> tuple[Key, ...]:
+        """Store one object of a page; return the Backfills to reconcile. An unreadable object is reported and skipped."""
         try:
             unlisted.pop(key_of(raw), None)
             with read_budget():
                 if resource is PODS:
                     return self._cache.put_pod(raw)
-                return key_of(raw) if self._cache.put_backfill(raw) else None
+                return (key_of(raw),) if self._cache.put_backfill(raw) else ()
         except UNREADABLE as error:
             self._on_unreadable(resource.plural, error)
-            return None
+            return ()
 
     async def _list(
         self,
@@ -202,9 +202,10 @@ class Relist:
             began = partial(self._began, resource, namespace, newest[resource.plural])
             async for page in self._cluster.pages(resource, namespace, labels=labels, began=began):
                 for raw in page:
-                    if (key := self._take(raw, resource, unlisted)) is not None:
+                    if changed := self._take(raw, resource, unlisted):
                         repaired[resource.plural] += 1
-                        self._enqueue(key)
+                        for key in changed:
+                            self._enqueue(key)
                     elif resource is BACKFILLS and namespace in self._forbidden:
                         # Its reconciles were refused too, and their backoff is long by now.
                         self._enqueue(key_of(raw))
@@ -239,11 +240,11 @@ class Relist:
             self._cache.end_relist()
         # Objects that were cached before the list and are on no page no longer exist.
         for key, uid in backfills.items():
-            if key[0] not in forbidden and self._cache.drop_backfill(key, uid):
+            if key[0] not in forbidden and self._cache.evict_backfill(key, uid):
                 repaired[BACKFILLS.plural] += 1
                 self._enqueue(key)
         for key, uid in pods.items():
-            if key[0] not in forbidden and (owner := self._cache.drop_pod(key, uid)) is not None:
+            if key[0] not in forbidden and (owner := self._cache.evict_pod(key, uid)) is not None:
                 repaired[PODS.plural] += 1
                 self._enqueue(owner)
         self._forbidden = forbidden

@@ -70,6 +70,8 @@ class Observer:
         """Fetch the pods with the Backfill's label, and the named one; update the cache with them."""
         pod_name = refetch.pod_name
         labels = f"{DRIVERS_SELECTOR},{BACKFILL_LABEL}={base_name(seen.name)}"
+        # A watch may deliver a newer pod before an older response arrives.
+        before = self._cache.pod_versions((seen.namespace, seen.name), pod_name)
         pods: dict[str, DriverPod] = {}
         # One page at a time, and only the fields that the rules read: users may create large pods.
         async for page in self._cluster.pages(PODS, seen.namespace, labels=labels):
@@ -81,9 +83,9 @@ class Observer:
             if named is not None:
                 self._cache.put_pod(named)
                 pods[pod_name] = pod_of(named)
-        for pod in self._cache.pods((seen.namespace, seen.name), pod_name):
-            if pod.name not in pods:
-                self._cache.drop_pod((seen.namespace, pod.name), pod.uid)
+        for key, (uid, version) in before.items():
+            if key[1] not in pods:
+                self._cache.evict_pod(key, uid, version)
         return tuple([await self._with_executors(seen, pod, refetch.executors_of) for pod in pods.values()])
 
     async def _with_executors(self, seen: Observation, pod: DriverPod, executors_of: str) -> DriverPod:
@@ -95,8 +97,8 @@ class Observer:
 
     async def refresh(self, key: Key) -> None:
         """Read the object again, because the watch may deliver its change later."""
-        current = await self._cluster.get(BACKFILLS, *key)
         cached = self._cache.backfill(key)
+        current = await self._cluster.get(BACKFILLS, *key)
         if current is not None:
             self._cache.put_backfill(current)
         elif cached is not None:

@@ -174,7 +174,7 @@ class TestDyingDrivers:
             rig.create()
             await rig.until_holds("Running")
             pod = rig.store.get("pods", *rig.driver())
-            rig.operator.cache.drop_pod(rig.driver(), pod["metadata"]["uid"])
+            rig.operator.cache.evict_pod(rig.driver(), pod["metadata"]["uid"])
             await rig.still(lambda: rig.attempt() == 1, for_s=7)
             assert rig.has_one_driver()
 

@@ -21,6 +21,7 @@ from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.compact import is_stub
 from backfill_operator.informer.pruned_fields import LAST_APPLIED
 from backfill_operator.informer.resting import Rest
+from backfill_operator.kube.deletions import KEPT_MAX, Deletions
 
 KEY = (NAMESPACE, "orders")
 
@@ -71,7 +72,7 @@ class TestTheNewestWins:
     def test_pods_of_a_long_name_lead_to_their_backfill(self):
         """The label is shortened, but the owner has the whole name."""
         long, cache = "a" * 200, Cache()
-        assert cache.put_pod(pod(3, backfill=long, owner=long)) == (NAMESPACE, long)
+        assert cache.put_pod(pod(3, backfill=long, owner=long)) == ((NAMESPACE, long),)
         assert len(cache.pods((NAMESPACE, long))) == 1
 
     def test_another_object_of_the_same_name_is_not_dropped(self):
@@ -82,6 +83,53 @@ class TestTheNewestWins:
         assert cache.backfill(KEY) is not None
 
 
+class TestADeletedObject:
+    def test_older_versions_of_a_deleted_pod_do_not_return(self):
+        """A response or a page may be older than the event of the deletion."""
+        cache = Cache()
+        cache.put_pod(pod(6))
+        cache.drop_pod(pod(8))
+
+        assert cache.put_pod(pod(7)) == ()
+        assert cache.pods(KEY) == ()
+
+    def test_pod_that_has_its_label_again_returns(self):
+        """A watch with a selector reports the loss of the label as a deletion."""
+        cache = Cache()
+        cache.put_pod(pod(6))
+        cache.drop_pod(pod(8))
+
+        assert cache.put_pod(pod(9)) == (KEY,)
+
+    def test_backfill_of_a_released_namespace_returns(self):
+        """Its version is unchanged when the namespace is served again."""
+        cache = Cache()
+        cache.put_backfill(backfill(5))
+        assert cache.evict_backfill(KEY, "uid-1") is True
+
+        assert cache.put_backfill(backfill(5)) is True
+
+    def test_pod_that_takes_the_name_of_another_one_wakes_both_backfills(self):
+        """The late deletion of the first pod wakes no Backfill, because its name has a new owner."""
+        cache = Cache()
+        cache.put_pod(pod(6))
+
+        assert cache.put_pod(pod(9, uid="pod-2", owner="other")) == ((NAMESPACE, "other"), KEY)
+        assert cache.drop_pod(pod(8)) == ()
+
+    def test_only_the_newest_deletions_are_kept(self):
+        """Millions of objects are deleted in the life of a process. During a relist all are kept: its pages may be old."""
+        deletions = Deletions()
+        deletions.begin_relist()
+        for number in range(KEPT_MAX + 5):
+            deletions.note(str(number))
+        assert deletions.cover("0", 1)
+        deletions.end_relist()
+
+        assert len(deletions) == KEPT_MAX
+        assert (deletions.cover("4", 1), deletions.cover("5", 1)) == (False, True)
+
+
 class TestARelist:
     def test_object_deleted_during_a_relist_does_not_return(self):
         """A page is older than the watch."""
@@ -90,10 +138,10 @@ class TestARelist:
         cache.put_pod(pod(6))
         cache.begin_relist()
         cache.drop_backfill(KEY, "uid-1")
-        cache.drop_pod((NAMESPACE, "orders-1-driver"), "pod-1")
+        cache.drop_pod(pod(7))
 
         assert cache.put_backfill(backfill(5)) is False
-        assert cache.put_pod(pod(6)) is None
+        assert cache.put_pod(pod(6)) == ()
         cache.end_relist()
         assert (cache.backfill(KEY), cache.pods(KEY)) == (None, ())
 

@@ -29,7 +29,8 @@ class Fault:
 
     what: str
     """`lose the request`, `lose the answer`, `answer` (with `status`), `raw` (with these bytes, then the end of the
-    connection), `slow` (by `seconds`, before the request is done), `slow answer` (after it is done), or only `action`."""
+    connection), `slow` (by `seconds`, before the request is done), `slow answer` (after it is done, also with an error), or
+    only `action`."""
 
     verb: str | None = None
     plural: str | None = None
@@ -47,6 +48,12 @@ class Fault:
     """Header and body as sent over the wire."""
 
     seconds: float = 0.0
+    until: asyncio.Event | None = None
+    """Ends a `slow answer` instead of `seconds`."""
+
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the request of a `slow answer` is done."""
+
     action: object = None
     """Called with the request: before it is done, or after it when the answer is lost."""
 
@@ -275,8 +282,10 @@ class FakeApi:
             raise Refusal(404, "NotFound", "the server could not find the requested resource")
         if seen.verb == "watch":
             return await self._watch(http, seen, query)
-        answer = self._do(seen, query, body)
-        await delivered(after, seen)
+        try:
+            answer = self._do(seen, query, body)
+        finally:
+            await delivered(after, seen)
         seen.status = 201 if seen.verb == "create" else 200
         return web.json_response(text=self._text(answer), status=seen.status)
 
@@ -351,7 +360,8 @@ async def delivered(after, seen):
     """
     for fault in after:
         if fault.what == "slow answer":
-            await asyncio.sleep(fault.seconds)
+            fault.done.set()
+            await (asyncio.sleep(fault.seconds) if fault.until is None else fault.until.wait())
             continue
         if fault.action is not None:
             fault.action(seen)
