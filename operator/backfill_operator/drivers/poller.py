@@ -193,13 +193,16 @@ class DriverPoller:
 
     async def _exchange(self, driver: _Driver) -> None:
         """Deliver the outbox, then fetch the progress and, if it is due, the receipt."""
-        driver.address = driver.address or await self._locate(driver.ref)
-        verified = await self._deliver(driver, driver.address)
-        progress = await self._client.progress(driver.address)
+        ref = driver.ref
+        address = driver.address or await self._locate(ref)
+        if driver.ref.ip == ref.ip:
+            driver.address = address
+        verified = await self._deliver(driver, address)
+        progress = await self._client.progress(address)
         driver.polls += 1
         receipt = driver.report.receipt
         if verified or driver.polls % RECEIPT_EVERY == 1:
-            taken = await self._client.receipt(driver.address)
+            taken = await self._client.receipt(address)
             receipt = receipt if taken is None else taken.summary
         if driver.unanswered and driver.report.unreachable_since_ms is not None:
             _log.info("the driver answers again")

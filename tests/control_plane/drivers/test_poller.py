@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 from support.drivers.driver_double import RECEIPT, DriverDouble, server_context
@@ -53,7 +54,12 @@ class DriverFleet:
             self.doubles.append(double)
         client = await self._stack.enter_async_context(ControlClient(self.settings.control_timeout_seconds))
         self.drivers = DriverPoller(
-            client, self._locate, self.settings, self.metrics, enqueue=lambda _: self.changed.set(), now_ms=wall_ms
+            client,
+            lambda driver: self.locate(driver),
+            self.settings,
+            self.metrics,
+            enqueue=lambda _: self.changed.set(),
+            now_ms=wall_ms,
         )
         self._stack.push_async_callback(self.drivers.close)
         return self
@@ -61,7 +67,7 @@ class DriverFleet:
     async def __aexit__(self, *_):
         await self._stack.aclose()
 
-    async def _locate(self, driver):
+    async def locate(self, driver):
         return self.addresses[driver.pod_name]
 
     def follow(self, *numbers):
@@ -160,3 +166,25 @@ class TestUnresponsiveDrivers:
                     await fleet.until(lambda: fleet.looks("unreachable") > 2, within_s=0.1)
             fleet.pause(0, revision=2)
             await fleet.until(lambda: fleet.looks("unreachable") == 3)
+
+
+class TestTheAddress:
+    async def test_address_from_before_a_change_is_not_kept(self):
+        """The read of the Secret may end after the pod has a new address. Until then the driver seemed unresponsive."""
+        async with DriverFleet(1) as fleet:
+            known, asked, answered = fleet.addresses["0"], asyncio.Event(), asyncio.Event()
+
+            async def locate(driver):
+                if driver.ip != "127.0.0.2":
+                    asked.set()
+                    await answered.wait()
+                    return replace(known, url="https://127.0.0.1:1")
+                return known
+
+            fleet.locate = locate
+            fleet.follow()
+            await asked.wait()
+            fleet.drivers.follow(fleet.key(0), DriverRef("shop", "0", "uid-0", 1, True, "127.0.0.2"))
+            answered.set()
+
+            await fleet.until(lambda: fleet.look() and fleet.look().heard_ms)
