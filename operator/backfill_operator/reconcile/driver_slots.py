@@ -100,7 +100,7 @@ class DriverSlots:
         self.offer()
 
     def forget(self, key: Key) -> None:
-        """Drop a deleted Backfill."""
+        """Drop a Backfill that is deleted or at rest; offer free slots."""
         self.note(key, waits=False)
         self.offer()
 

@@ -106,6 +106,7 @@ class Reconciler:
                 return None
             resting_s = self._resting_s(key)
             if resting_s is not None:
+                self._slots.forget(key)  # another process may have written the end of its attempt
                 return resting_s if resting_s < math.inf else None
             try:
                 if is_stub(raw):

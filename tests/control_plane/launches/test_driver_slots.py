@@ -3,10 +3,13 @@
 from contextlib import suppress
 
 from support.cluster.fake_api import Fault
+from support.operators.finished import finished
 from support.operators.rig import NAMESPACE, Rig
 
 from backfill_operator.informer.cache import Cache
+from backfill_operator.metrics import Metrics
 from backfill_operator.reconcile.driver_slots import DriverSlots
+from backfill_operator.reconcile.reconciler import Reconciler
 from backfill_operator.settings import OperatorSettings
 
 FAR = {"relist_min_seconds": 60, "relist_max_seconds": 60}
@@ -208,6 +211,25 @@ class TestATurn:
                 raise LookupError
 
         assert line.offered() == []
+
+
+class TestAnEndThatAnotherProcessRecorded:
+    async def test_its_slot_is_offered(self):
+        """An earlier leader writes the end of a job after the new leader has read it. The next job waited for half an hour."""
+        line = Line(max_drivers=1)
+        running, ended = finished(1, version=1), finished(1, version=9)
+        running["status"] |= {"phase": "Running", "attempt": {"number": 5, "state": "Created"}}
+        line.cache.put_backfill(running)
+        line.look(line.store("waiting"))
+        reconcile = Reconciler(
+            cluster=None, cache=line.cache, drivers=None, executor=None, events=None, metrics=Metrics(), slots=line.slots,
+            workloads=None, enqueue=line.woken.append, now_ms=lambda: 0, pause_all=lambda: None,
+        )  # fmt: skip
+        assert line.woken == []
+        line.cache.put_backfill(ended)
+        await reconcile((NAMESPACE, "job-1"))
+
+        assert (NAMESPACE, "waiting") in line.woken
 
 
 class TestRoomForDrivers:
