@@ -71,7 +71,7 @@ class TestAServerThatFails:
             server.held.clear()
             spent_s = run(LineageSettings(url=server.url), reports=5000)
 
-        assert spent_s < 3
+        assert spent_s < 10
         assert [record.getMessage() for record in caplog.records] == [
             "an event for OPENLINEAGE_URL was dropped, and the job continues: 8 events wait"
         ]

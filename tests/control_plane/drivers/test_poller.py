@@ -87,7 +87,7 @@ class DriverFleet:
     def pause(self, number, revision=1):
         self.drivers.send(self.key(number), (CommandRequest(attempt=1, revision=revision, command=PAUSE),))
 
-    async def until(self, true, within_s=5.0):
+    async def until(self, true, within_s=60.0):
         async with asyncio.timeout(within_s):
             while not true():
                 self.changed.clear()
@@ -139,18 +139,18 @@ class TestUnresponsiveDrivers:
             fleet.follow()
             await fleet.until(lambda: all((one := fleet.look(n)) and one.unreachable_since_ms for n in range(3)))
             before = fleet.doubles[3].asked
-            await fleet.until(lambda: fleet.doubles[3].asked >= before + 8, within_s=1.5)
+            await fleet.until(lambda: fleet.doubles[3].asked >= before + 8, within_s=5)
 
     async def test_command_does_not_wait_for_a_time_out(self):
         """Polls have a separate lane."""
-        async with DriverFleet(2, poll_concurrency=1, control_timeout_seconds=3.0) as fleet:
+        async with DriverFleet(2, poll_concurrency=1, control_timeout_seconds=20.0) as fleet:
             fleet.follow(1)
             await fleet.until(lambda: fleet.look(1) and fleet.look(1).heard_ms)
             fleet.doubles[0].unresponsive = True
             fleet.follow(0)
             await fleet.until(lambda: fleet.doubles[0].unanswered)
             fleet.pause(1)
-            await fleet.until(lambda: any(ack.outcome == "Applied" for ack in fleet.look(1).acks), within_s=1.0)
+            await fleet.until(lambda: any(ack.outcome == "Applied" for ack in fleet.look(1).acks), within_s=10)
 
     async def test_unresponsive_drivers_are_polled_less_often(self):
         """The interval grows to ten seconds. Commands that were sent before do not change that, but a new command is sent at once."""
