@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any
 
 from backfill_operator.informer.discovery import NAMESPACES
 from backfill_operator.informer.list_watch import events_of, list_and_watch
@@ -160,7 +159,8 @@ class NamespaceSelection:
         names: set[str] = set()
         pages = self._cluster.pages(NAMESPACES, labels=self._settings.namespace_selector, began=versions.append)
         async for page in pages:
-            names |= {raw["metadata"]["name"] for raw in page if not _is_ending(raw)}
+            # One that is being deleted is served, because its Backfills wait until their finalizers are removed.
+            names |= {raw["metadata"]["name"] for raw in page}
         self._take(names)
         return versions[0]
 
@@ -175,7 +175,3 @@ class NamespaceSelection:
         self._names = names
         if self._watched.select(names):
             self._on_change()
-
-
-def _is_ending(raw: dict[str, Any]) -> bool:
-    return bool(raw["metadata"].get("deletionTimestamp"))

@@ -105,6 +105,22 @@ class TestALabel:
             labels.set(NAMESPACE)
             await made.until_holds("Running", "orders", 10)
 
+    async def test_namespace_that_is_being_deleted_is_served_to_its_end(self):
+        """A list left it out. The finalizers of its Backfills stayed then, and the namespace was never deleted."""
+        async with rig() as made:
+            labels = Labels(made)
+            labels.set(NAMESPACE)
+            made.store.patch("namespaces", "", NAMESPACE, {"metadata": {"finalizers": ["kubernetes"]}})
+            made.start()
+            made.create("orders")
+            await made.until_holds("Running", "orders")
+            made.kill()
+            made.store.delete("namespaces", "", NAMESPACE)
+            made.delete("orders")
+            made.start()
+
+            await made.until(lambda: made.get("orders") is None, 20)
+
     async def test_labels_that_change_while_the_watch_is_broken_are_seen(self):
         """The list after a broken watch finds both changes."""
         async with rig() as made:
