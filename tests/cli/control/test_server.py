@@ -14,7 +14,11 @@ from support.drivers.fake_driver import ScriptedJob
 
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Pause, Throttle
-from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES, GOODBYE_S
+from backfill_spark.control import server
+from backfill_spark.control.server import ACKS_KEPT_MAX, BODY_MAX_BYTES
+
+BUSY_S = 30.0
+"""A step of a test takes less, also on a busy machine."""
 
 
 @pytest.fixture(params=[ScriptedJob, DoubleInAThread], ids=["real", "double"])
@@ -165,7 +169,7 @@ class TestACommandIsAcknowledgedAfterItsSeal:
             waiting = pool.submit(command, silent, request(1), "30")
             until_taken(silent)
             silent.server.close()
-            assert waiting.result(timeout=5)[1]["outcome"] == "Pending"
+            assert waiting.result(timeout=BUSY_S)[1]["outcome"] == "Pending"
 
     def test_acks_can_be_read_later(self, job):
         """A client that lost the answer can still read it."""
@@ -257,18 +261,20 @@ class TestRevisionsOnlyGrow:
 
 
 class TestAReceiptIsReadBeforeTheServerEnds:
-    def test_the_end_waits_for_the_sender_of_a_verify(self):
+    def test_the_end_waits_for_the_sender_of_a_verify(self, monkeypatch):
         """The answer to a Verify is the receipt, and a receipt may be the end of the job."""
+        monkeypatch.setattr(server, "GOODBYE_S", BUSY_S)
         with ScriptedJob(ends=True) as job:
             command(job, request(1, kind="Verify"))
-            assert job.stopped.wait(5)
+            assert job.stopped.wait(BUSY_S)
             assert ask(job, "GET", "/v1/receipt")[1]["rows"] == 4000
 
-    def test_the_end_waits_for_no_other_client(self, job):
+    def test_the_end_waits_for_no_other_client(self, job, monkeypatch):
         """A job without a waiting client must not end late."""
+        monkeypatch.setattr(server, "GOODBYE_S", BUSY_S)
         began_s = time.monotonic()
         job.server.close()
-        assert time.monotonic() - began_s < GOODBYE_S
+        assert time.monotonic() - began_s < BUSY_S
 
     def test_the_end_waits_for_a_short_time_only(self):
         """The sender may have disconnected."""

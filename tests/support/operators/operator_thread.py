@@ -7,6 +7,9 @@ import threading
 
 from backfill_operator.app import Operator
 
+BUSY_S = 60.0
+"""Starting or ending takes less, also on a busy machine."""
+
 KILLED = []
 """Loops and tasks of killed operators, kept from the garbage collector."""
 
@@ -32,7 +35,7 @@ class OperatorThread:
         self._thread = threading.Thread(target=self._live, daemon=True)
         self._begun = threading.Event()
         self._thread.start()
-        self._begun.wait(10)
+        self._begun.wait(BUSY_S)
 
     def _live(self):
         asyncio.set_event_loop(self._loop)
@@ -62,7 +65,7 @@ class OperatorThread:
     def kill(self):
         """Stop after the current line, without cleanup; requests that were sent stay sent."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(BUSY_S)
         assert not self._thread.is_alive()
 
     def halt(self):
@@ -73,5 +76,5 @@ class OperatorThread:
         """End it as SIGTERM does."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._task.cancel)
-            await asyncio.to_thread(self._thread.join, 10)
+            await asyncio.to_thread(self._thread.join, BUSY_S)
             assert not self._thread.is_alive()

@@ -41,7 +41,7 @@ class OperatorProcess:
         """Kill it with SIGKILL, at once."""
         if self.alive:
             os.kill(self._process.pid, signal.SIGKILL)
-        self._process.join(10)
+        self._process.join(60)
         assert not self.alive
 
     async def stop(self):
