@@ -147,8 +147,9 @@ class TestARestoreOfAllBackfills:
                 name, status = body["metadata"]["name"], body["status"]
                 rig.store.patch("backfills", NAMESPACE, name, {"status": status}, subresource="status")
             rig.start()
-            await rig.until_holds("Running", "running")
-            await rig.until_holds("Paused", "paused")
+            # The old status of a running job holds before the operator has read it.
+            await rig.until(lambda: rig.attempt("running") == 2 and rig.holds("Running", "running"))
+            await rig.until(lambda: rig.attempt("paused") == 2 and rig.holds("Paused", "paused"))
             await rig.until_holds("Suspended", "suspended")
 
             assert {name for name, phase in rig.pods().items() if phase == "Running"} == {

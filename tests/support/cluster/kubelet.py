@@ -161,11 +161,9 @@ class Kubelet:
         self.store.patch("pods", *key, {"spec": spec, "metadata": {"uid": pod["metadata"]["uid"]}})
 
     def status(self, key, status, *, uid=None, once=False):
-        """Set the status of a pod; `once`: unless the pod already ended."""
+        """Set the status of a pod; `once`: unless its driver already ended, which other containers may outlive."""
         pod = self.store.get("pods", *key)
-        if (uid is None or pod["metadata"]["uid"] == uid) and not (
-            once and pod["status"]["phase"] in ("Failed", "Succeeded")
-        ):
+        if (uid is None or pod["metadata"]["uid"] == uid) and not (once and driver_is_over(pod)):
             self.store.patch("pods", *key, {"status": status}, subresource="status")
 
     # ------------------------------------------------------------ what happens to pods
@@ -198,6 +196,13 @@ class Kubelet:
         double = self.running.pop(key, None)
         if double is not None:
             double.stopped.set()
+
+
+def driver_is_over(pod):
+    """Return whether the driver of a pod has ended; a sidecar may run longer."""
+    containers = pod["status"].get("containerStatuses", ())
+    ended = [container["name"] for container in containers if "terminated" in container.get("state", {})]
+    return pod["status"].get("phase") in ("Failed", "Succeeded") or "driver" in ended
 
 
 def _controls(config_map):

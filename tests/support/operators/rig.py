@@ -16,7 +16,7 @@ from support.cluster.fake_api import FakeApi
 from support.cluster.fake_store import Refusal, Store
 from support.cluster.fault_proxy import FaultProxy
 from support.cluster.kstatus import broken_rules
-from support.cluster.kubelet import Kubelet
+from support.cluster.kubelet import Kubelet, driver_is_over
 from support.cluster.remote_store import RemoteStore
 from support.operators.operator_thread import OperatorThread
 
@@ -68,7 +68,7 @@ class Oracle:
                 return
             alive = self._alive.setdefault(owner_of(object_), set())
             name = object_["metadata"]["name"]
-            if kind == "DELETED" or object_["status"].get("phase") in ("Succeeded", "Failed"):
+            if kind == "DELETED" or driver_is_over(object_):
                 alive.discard(name)
             else:
                 alive.add(name)
@@ -83,7 +83,7 @@ class Oracle:
         return [
             pod["metadata"]["name"]
             for pod in self.store.objects["pods"].values()
-            if owner_of(pod) == owner and pod["status"].get("phase") not in ("Succeeded", "Failed")
+            if owner_of(pod) == owner and not driver_is_over(pod)
         ]
 
     def _look_at_conditions(self, backfill):
