@@ -15,7 +15,8 @@ from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
 from backfill_core.phases import key_proof, replay
-from backfill_core.phases.replay import ChangeMode, Replay
+from backfill_core.phases.change_batch import ChangeMode
+from backfill_core.phases.replay import Replay
 from backfill_core.protocol.actions import Action, CancelWork, PollSource, StartWork
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.commands import Stop

@@ -61,12 +61,23 @@ def _reasons(step: PlannedStep, plan: Plan, spec: BackfillSpec) -> list[str]:
             return [f"the key ({', '.join(plan.key_columns)}) is proven unique at the rate of the sample"]
         case "CatchUp" if step.seconds:
             since = "" if plan.version is None else f" after version {plan.version}"
-            return [f"the source already has changes{since}"]
+            return [f"the source already has changes{since}", *_part_reasons(plan, spec)]
         case "CatchUp":
-            return ["the source has no newer changes yet"]
+            return ["the source has no newer changes yet", *_part_reasons(plan, spec)]
         case "Receipt":
             return [f"source and target are compared at the rate of the sample, because of verify: {spec.verify}"]
     return []
+
+
+def _part_reasons(plan: Plan, spec: BackfillSpec) -> list[str]:
+    """Return the size above which a batch of changes is merged in parts."""
+    part_bytes = spec.strategy.params.part_bytes
+    if part_bytes is None or spec.write_mode != "Upsert":
+        return []
+    size = f"more than {show_bytes(part_bytes)} of changed files"
+    return [
+        f"a batch with {size} is merged in parts of the key ({', '.join(plan.key_columns)}), each with its own commit"
+    ]
 
 
 def _copy_reasons(step: PlannedStep, plan: Plan, throttle: ThrottleSpec) -> list[str]:

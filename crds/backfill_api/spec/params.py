@@ -124,6 +124,11 @@ class StrategyParams(Params):
         return None
 
     @property
+    def part_bytes(self) -> int | None:
+        """Bytes of changed files above which a batch is merged in parts; `None` if every batch is merged whole."""
+        return None
+
+    @property
     def read_amplification_max(self) -> int | None:
         """Maximum of reads of a file, on average; `None` for no maximum."""
         return None

@@ -288,7 +288,10 @@ class Job(AttemptActions):
             changes_done=self._state.changes_done + request.changes,
             bytes_done=self._state.bytes_done + request.bytes,
         )
-        verify, self._verify_wanted = self._verify_wanted and self._work.verify_id is None, False
+        # Between two parts of a batch the target holds the rows of no version: the receipt waits for the last part (R-PART-6).
+        waits = bool(self._strategy.status.between_parts)
+        verify = self._verify_wanted and self._work.verify_id is None and not waits
+        self._verify_wanted = self._verify_wanted and waits
         if request.files or request.removed or request.changed or wanted or verify:
             return [self._seal(request, now, verify=verify)]
         self._epoch = self._epoch.after()

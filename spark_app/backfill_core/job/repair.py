@@ -78,6 +78,15 @@ def check_complete(covered: Covered) -> None:
         )
 
 
+def check_whole_versions(parts: str) -> None:
+    """Reject a comparison of a target between two parts of a batch; `parts` is `StrategyStatus.between_parts` (R-PART-6)."""
+    if parts:
+        raise NotFinishedError(
+            f"the target has {parts}, so its rows are of no version of the source.",
+            hint="Run the job until it has merged the last part.",
+        )
+
+
 def check_replacement(properties: Mapping[str, str], *, removed: int, added: int) -> None:
     """Reject a repair whose commit a table property forbids.
 

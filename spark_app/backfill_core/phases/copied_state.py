@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from backfill_core.errors import StateMismatchError
+from backfill_core.phases.change_batch import AnnouncedMerge
 from backfill_core.phases.copy import Copy
-from backfill_core.phases.replay import AnnouncedMerge
+from backfill_core.positions.change_parts import ChangeParts
 from backfill_core.positions.done_files import Done, from_json, in_row_index
 from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, StoredSummary
@@ -138,6 +139,9 @@ class CopyReplayState:
     key_proven: bool = True
     """True if the key was proven unique, in source or target. If the proof is required, no change is merged before it."""
 
+    parts: ChangeParts | None = None
+    """Position inside the batch after `consumed`; `None` if no batch is merged in parts."""
+
     reopened_at: int | None = None
     """The source version whose columns the target has; `None` for the pinned version."""
 
@@ -160,7 +164,8 @@ def open_request(stored: CopyReplayState | None) -> OpenRequest:
 
 def summarize(stored: CopyReplayState) -> StoredSummary:
     """Summarize the job's progress."""
-    return stored.copied.summary(stored.phase, copied=stored.phase != SNAPSHOT)
+    position = "" if stored.parts is None else stored.parts.describe()
+    return replace(stored.copied.summary(stored.phase, copied=stored.phase != SNAPSHOT), position=position)
 
 
 def recalled(pinned: Pinned, version: int, table_id: str, fingerprint: str, *, rows: int, live: int) -> Pinned:

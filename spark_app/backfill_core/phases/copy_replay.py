@@ -16,12 +16,13 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import AccountingError, BackfillError
 from backfill_core.job.steps import CATCH_UP, COPY, KEY_PROOF
 from backfill_core.phases import view
+from backfill_core.phases.change_batch import ChangeMode
 from backfill_core.phases.copied_state import CATCH_UP as CATCHING_UP
 from backfill_core.phases.copied_state import LIVE, SNAPSHOT, CopiedState, CopyReplayState
 from backfill_core.phases.copy import Copy, CopySettings
 from backfill_core.phases.key_proof import PROVING, KeyProver
 from backfill_core.phases.pending import LimitRule
-from backfill_core.phases.replay import CatchUpEnd, ChangeMode, Replay
+from backfill_core.phases.replay import CatchUpEnd, Replay
 from backfill_core.phases.view import CopyProgress
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
@@ -36,7 +37,15 @@ from backfill_core.protocol.events import (
     WorkLost,
 )
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, Pinned, StrategyStatus, StrategyView
-from backfill_core.protocol.work import ChangesApplied, KeyProven, Result, SplitStaged, VersionsShipped, Work
+from backfill_core.protocol.work import (
+    ChangesApplied,
+    ChangesCut,
+    KeyProven,
+    Result,
+    SplitStaged,
+    VersionsShipped,
+    Work,
+)
 
 S = TypeVar("S", bound=CopyReplayState)
 
@@ -59,6 +68,9 @@ class CopyReplaySettings:
     follow: bool = False
     reads_ahead: bool = True
     """True if files may be read ahead of a limit. Slow barriers would have to wait for the few seconds of rows kept ahead."""
+
+    part_bytes: int | None = None
+    """Bytes of changed files above which a batch is merged in parts; `None` to merge every batch whole."""
 
     whole_files: bool = False
     """True if no file is cut, because files of the target stand for files of the source."""
@@ -122,6 +134,7 @@ class CopyReplay:
             batch_target_s=settings.batch_target_s,
             limit=limit,
             end=end,
+            part_bytes=settings.part_bytes,
         )
         self.replay.know(opened.pinned.version, opened.pinned.timestamp_ms)
         proven = opened.key_proven or key_proven
@@ -164,6 +177,7 @@ class CopyReplay:
             wants_announcement=copied and not due and replay.wants_announcement(dirty=dirty),
             blocks_commit=replay.merging,
             failure=self._failure(),
+            between_parts=replay.between_parts,
             holds_source=holds_source,
         )
 
@@ -206,7 +220,7 @@ class CopyReplay:
         match result:
             case SplitStaged():
                 self.copy.finish(result, now)
-            case ChangesApplied() | VersionsShipped():
+            case ChangesApplied() | VersionsShipped() | ChangesCut():
                 self.replay.finish(result, now)
             case KeyProven():
                 self._key.finish()
@@ -279,6 +293,7 @@ class CopyReplay:
             meter=copy.meter,
             rate_limit=copy.rate_limit,
             watermark=copy.watermark,
+            position=self.replay.between_parts,
             partitions=copy.tally.counts,
         )
 
@@ -323,7 +338,7 @@ class CopyReplayStrategy(Generic[S]):
             # The replay resumes at the first version that is not consumed (R-SNAP-39).
             self._was_live = resumed.phase == LIVE
             resumed.copied.resume(self._copy, self._pinned)
-            self._replay.resume(resumed.consumed, resumed.merging, opened.last_txn)
+            self._replay.resume(resumed.consumed, resumed.merging, opened.last_txn, resumed.parts)
         self._replay.pending.know(opened.pinned.version, opened.pinned.timestamp_ms)
 
     @property
@@ -342,6 +357,7 @@ class CopyReplayStrategy(Generic[S]):
             consumed=self._replay.consumed,
             merging=self._replay.announced,
             key_proven=self._machine.key_proven,
+            parts=self._replay.parts,
             reopened_at=self._reopened_at,
         )
 

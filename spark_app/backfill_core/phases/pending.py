@@ -86,6 +86,10 @@ class Pending:
         """Discard the limit: earlier polls do not count any more."""
         self._limit = self._uncounted = None
 
+    def has_taken(self, upto: int) -> bool:
+        """Return whether a batch up to a version, or a later one, was started."""
+        return self._taken >= upto
+
     def take(self, upto: int) -> None:
         """Start a batch up to a version; a repeated batch counts only its new versions."""
         self._uncounted = (self._uncounted or 0) + self.between(self._taken, upto)

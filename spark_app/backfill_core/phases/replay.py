@@ -15,112 +15,44 @@ Applied     a commit is prepared                          None: `consumed` grows
 
 A batch that is staged like a split (Append, Changelog) is not announced: None -> Running as soon as versions are pending. If the
 source's log is shipped (Replica), the batch also waits until the last commit is durable: the target must already contain the files
-that the batch removes. An attempt that finds the transaction of an announced MERGE in the target counts its versions as consumed.
+that the batch removes.
+
+A merged batch whose changed files exceed `part_bytes` is answered with cuts instead of a MERGE (R-PART-4). Its parts then pass the same
+states one after the other, each with its own MERGE and commit, so that a commit waits for one part only. `consumed` grows with the last
+part (R-PART-5). An attempt that finds the transaction of an announced MERGE in the target counts its versions as consumed.
 Otherwise it merges them again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
-from typing import Any
 
 from backfill_core.pacing.convergence import STEPS_WATCHED, BatchStep, LagTrend
 from backfill_core.pacing.sizing import BatchSizer
+from backfill_core.phases.change_batch import (
+    AnnouncedBatch,
+    AnnouncedMerge,
+    AppliedBatch,
+    ChangeBatch,
+    ChangeMode,
+    ReplayBatch,
+    RunningBatch,
+)
 from backfill_core.phases.pending import Age, LimitRule, Pending
+from backfill_core.positions.change_parts import ChangeParts
 from backfill_core.positions.vnode_positions import KeyBound
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
-from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import JobWarning, Permits
-from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ShipVersions, VersionsShipped
+from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ChangesCut, ShipVersions, VersionsShipped
 
 FIRST_BATCH_VERSIONS = 32
 BATCH_VERSIONS_MAX = 4096
 SHIPPED_BYTES_MAX = 1 << 30
 """Most bytes of new files in one commit; a lost batch loses this amount of work."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayBatch:
-    """The versions `(after, upto]`."""
-
-    after: int
-    upto: int
-    txn: int
-    """Transaction version of the MERGE; 0 if the batch is staged."""
-
-    whole: bool
-    """True if the batch contains all versions that were pending when it was planned."""
-
-    left: int = 0
-    """Versions that were pending at that time and are not in the batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedMerge:
-    """A MERGE as the commit that announces it stores it. It happened if the target contains its transaction version."""
-
-    upto: int
-    txn: int
-    whole: bool = False
-    """True if the batch contains all pending versions; only the Snapshot strategy stores it."""
-
-    @classmethod
-    def of(cls, stored: StoredFields) -> AnnouncedMerge:
-        """Read an announced MERGE from a stored state."""
-        return cls(stored.typed("upto", int), stored.typed("txn", int), stored.value.get("whole") is True)
-
-    def encode(self) -> dict[str, Any]:
-        """Return the JSON value, without `whole`."""
-        return {"upto": self.upto, "txn": self.txn}
-
-
-@dataclass(frozen=True, slots=True)
-class AnnouncedBatch:
-    """A commit announces that the next transaction of the job is the MERGE of this batch."""
-
-    batch: ReplayBatch
-
-
-@dataclass(frozen=True, slots=True)
-class RunningBatch:
-    """The work of the batch is under way."""
-
-    batch: ReplayBatch
-    work_id: int
-    since_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedBatch:
-    """The rows of the batch are merged or staged, and no commit records it yet."""
-
-    batch: ReplayBatch
-    result: ChangesApplied | VersionsShipped
-
-
-ChangeBatch = AnnouncedBatch | RunningBatch | AppliedBatch | None
-
-
-class ChangeMode(Enum):
-    """Method by which changes enter the target."""
-
-    MERGED = auto()
-    """Merged by key, in separate commits."""
-
-    STAGED = auto()
-    """Staged as rows; commits include them like those of a split."""
-
-    SHIPPED = auto()
-    """Shipped as added and removed files, as recorded in the source's log."""
-
-    @classmethod
-    def of(cls, *, merges: bool) -> ChangeMode:
-        """Return the method for a target that is merged into, or only appended to."""
-        return cls.MERGED if merges else cls.STAGED
 
 
 class CatchUpEnd(Enum):
@@ -144,8 +76,9 @@ class Replay:
         batch_target_s: float,
         limit: LimitRule = "EpochTime",
         end: CatchUpEnd = CatchUpEnd.WITH_ITS_COMMIT,
+        part_bytes: int | None = None,
     ) -> None:
-        """Start after a version."""
+        """Start after a version; `part_bytes` are the changed files above which a batch is merged in parts, `None` to merge all whole."""
         self.consumed = consumed
         self.batch: ChangeBatch = None
         self.head: Head | None = None
@@ -162,7 +95,10 @@ class Replay:
         self._owes_finish = False
         """True if a commit contained all pending versions, and the next commit must record the catch-up."""
 
-        self._mode, self._follow = mode, follow
+        self._mode, self._follow, self._part_bytes = mode, follow, part_bytes
+        self._parts: ChangeParts | None = None
+        """Position inside the batch after `consumed`; `None` if no batch is merged in parts."""
+
         self._fresh = False
         """True if the source was polled after the snapshot was complete."""
 
@@ -190,7 +126,7 @@ class Replay:
     @property
     def idle(self) -> bool:
         """True if no batch is in progress."""
-        return self.batch is None
+        return self.batch is None and self._parts is None
 
     @property
     def applied(self) -> bool:
@@ -199,11 +135,24 @@ class Replay:
 
     @property
     def announced(self) -> AnnouncedMerge | None:
-        """The MERGE that the next commit must announce; `None` if there is none."""
-        if not self._merges or not isinstance(self.batch, AnnouncedBatch | RunningBatch):
-            return None
-        batch = self.batch.batch
-        return AnnouncedMerge(batch.upto, batch.txn, batch.whole)
+        """The MERGE that ends a batch, as the next commit must announce it; `None` if there is none."""
+        batch = self._announced_batch
+        return None if batch is None or not batch.is_last else AnnouncedMerge(batch.upto, batch.txn, batch.whole)
+
+    @property
+    def parts(self) -> ChangeParts | None:
+        """The position inside a batch, with the announced part; `None` if no batch is merged in parts."""
+        batch = self._announced_batch
+        return self._parts if self._parts is None or batch is None else replace(self._parts, txn=batch.txn)
+
+    @property
+    def between_parts(self) -> str:
+        """The parts of a batch in the target, which then has the rows of no version (R-PART-6); empty if it has those of one."""
+        return "" if self._parts is None else self._parts.describe()
+
+    @property
+    def _announced_batch(self) -> ReplayBatch | None:
+        return self.batch.batch if self._merges and isinstance(self.batch, AnnouncedBatch | RunningBatch) else None
 
     def wants_announcement(self, *, dirty: bool) -> bool:
         """Return whether a commit would start the next batch, or end the catch-up."""
@@ -273,24 +222,32 @@ class Replay:
             self.batch = replace(self.batch, batch=replace(self.batch.batch, whole=False))
         self.pending.wait()
 
-    def resume(self, consumed: int, merging: AnnouncedMerge | None, last_txn: int | None) -> None:
+    def resume(
+        self, consumed: int, merging: AnnouncedMerge | None, last_txn: int | None, parts: ChangeParts | None = None
+    ) -> None:
         """Resume after the commits of an earlier attempt, and after the MERGE that it announced if the target contains it."""
         merged = merging is not None and last_txn == merging.txn
         self._begin_after(merging.upto if merging is not None and merged else consumed)
+        self._parts = None if parts is None or merged else parts.resumed(last_txn)
 
     def _begin_after(self, consumed: int) -> None:
         self.consumed, self.pending = consumed, Pending(self.pending.rule, consumed)
 
-    def finish(self, result: ChangesApplied | VersionsShipped, now: Now) -> None:
-        """Take a finished batch, which waits for the next commit. A batch of shipped versions may have ended early."""
+    def finish(self, result: ChangesApplied | VersionsShipped | ChangesCut, now: Now) -> None:
+        """Take a finished batch or part, which waits for the next commit. A batch of shipped versions may have ended early."""
         if isinstance(self.batch, RunningBatch) and self.batch.work_id == result.work_id:
             batch, since_s = self.batch.batch, self.batch.since_s
+            if isinstance(result, ChangesCut):
+                self._parts, self.batch = ChangeParts(batch.upto, result.order, result.cuts), None
+                self.revision += 1
+                return
             if isinstance(result, VersionsShipped) and result.upto < batch.upto:
                 left = batch.left + batch.upto - result.upto
                 batch = replace(batch, upto=result.upto, whole=False, left=left)
             self.batch = AppliedBatch(batch, result)
             self.revision += 1
-            self._sizer = self._sizer.observe(batch.upto - batch.after, now.mono_s - since_s)
+            if batch.part is None:
+                self._sizer = self._sizer.observe(batch.upto - batch.after, now.mono_s - since_s)
 
     def lose(self, work_id: int) -> None:
         """Forget a batch; a commit announces a MERGE again."""
@@ -314,9 +271,13 @@ class Replay:
                 batch = None
         if batch is None:
             return ()
-        self.pending.take(batch.upto)
+        if batch.part is None or not self.pending.has_taken(batch.upto):
+            self.pending.take(batch.upto)
         work_id, epoch = next(ids), permits.epoch.number
-        work: ApplyChanges | ShipVersions = ApplyChanges(work_id, batch.after, batch.upto, epoch, batch.txn, bound)
+        part_bytes = self._part_bytes if self._merges and bound is None and batch.part is None else None
+        work: ApplyChanges | ShipVersions = ApplyChanges(
+            work_id, batch.after, batch.upto, epoch, batch.txn, bound, batch.part, part_bytes
+        )
         if self._mode is ChangeMode.SHIPPED:
             work = ShipVersions(work_id, batch.after, batch.upto, epoch, SHIPPED_BYTES_MAX)
         self.batch = RunningBatch(batch, work.work_id, now.mono_s)
@@ -331,9 +292,11 @@ class Replay:
             if self._fresh and not self.caught_up:
                 self._catch_up()
             return None
-        upto = min(head.position, self.consumed + self._sizer.versions)
+        parts = self._parts
+        upto = min(head.position, self.consumed + self._sizer.versions) if parts is None else parts.upto
         whole = upto == head.position and self._fresh
-        return ReplayBatch(self.consumed, upto, txn, whole=whole, left=head.position - upto)
+        part = None if parts is None else parts.next
+        return ReplayBatch(self.consumed, upto, txn, whole=whole, left=max(0, head.position - upto), part=part)
 
     def _catch_up(self) -> None:
         if self._end is not CatchUpEnd.BY_ITS_OWNER:
@@ -346,11 +309,15 @@ class Replay:
 
     # -------------------------------------------------------------- committing
     def take_applied(self) -> ChangesApplied | VersionsShipped | None:
-        """Hand the applied batch to a commit. All its versions are consumed, those without rows included (R-SNAP-22)."""
+        """Hand the applied batch or part to a commit. With the last part, all versions are consumed, those without rows included (R-SNAP-22)."""
         if not isinstance(self.batch, AppliedBatch):
             return None
         batch, result = self.batch.batch, self.batch.result
-        self.batch, self._committing, self.consumed = None, batch, batch.upto
+        self.batch = None
+        if self._parts is not None and not batch.is_last:
+            self._parts = self._parts.merged()
+            return result
+        self._committing, self.consumed, self._parts = batch, batch.upto, None
         if batch.whole and not self.caught_up:
             self._owes_finish = self._end is CatchUpEnd.AFTER_ITS_COMMIT
             if not self._owes_finish:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from backfill_core.pacing.retention import warn, warn_short
-from backfill_core.phases.replay import ChangeMode, Replay, RunningBatch
+from backfill_core.phases.change_batch import ChangeMode, RunningBatch
+from backfill_core.phases.replay import Replay
 from backfill_core.positions.file_order import OrderWatermark
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.partitions import PartitionRows
@@ -169,5 +170,6 @@ def doing(replay: Replay, mode: ChangeMode) -> str:
         batch = replay.batch.batch
         first = batch.after + 1
         versions = f"version {first}" if first == batch.upto else f"versions {first} to {batch.upto}"
-        return f"{VERBS[mode]} of {versions}"
+        parts = replay.parts
+        return f"{VERBS[mode]} of {versions}{'' if parts is None else f', part {parts.done + 1} of {parts.of}'}"
     return "waiting for the first poll of the source" if replay.head is None else ""

@@ -225,6 +225,7 @@ class StrategyStatus:
     """Error that the strategy found and that ends the job; `None` if there is none."""
 
     cut_off: tuple[OffsetRange, ...] = ()
+    between_parts: str = ""  # parts of a batch of changes in the target, which then has the rows of no version
     undo_version: int | None = None
     """Version before the job's first change of a table that had rows; `None` if the job fills a target of its own."""
 
@@ -241,9 +242,7 @@ class Facts:
     copy: Eta | None = None
     """Time left of the copy by its measured rate; `None` if not measured or held."""
 
-    rows_per_s: float = 0.0
-    """Measured rate; 0 if not measured."""
-
+    rows_per_s: float = 0.0  # measured rate; 0 if not measured
     limit_rows_per_s: float | None = None
     fresh: bool = False
     """True until a rate is measured, with or without a limit."""

@@ -11,8 +11,9 @@ from enum import Enum, auto
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol
 
+from backfill_core.positions.change_parts import KeyPart
 from backfill_core.positions.file_ranges import FileRange
-from backfill_core.positions.key_order import KeyPosition
+from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.positions.vnode_positions import KeyBound, KeySpace, Span
@@ -180,9 +181,7 @@ class ReadKeyRange:
     proves_key: bool = False
     """True if two rows with one key are an error. All rows of a key are in one range."""
 
-    readers: int = 1
-    """Maximum of ranges that are read concurrently; each gets its share of the cores."""
-
+    readers: int = 1  # maximum of ranges that are read concurrently; each gets its share of the cores
     takes_cuts: bool = False  # return new cuts if `rows_max` ends the read, because the table has grown
 
 
@@ -221,6 +220,9 @@ class ApplyChanges:
     bound: KeyBound | None = None
     """Bound beyond which row images are excluded, each half of an update separately (R-ARR-17); `None` for no bound."""
 
+    part: KeyPart | None = None  # keys of the target whose changes are merged; `None` for all
+    part_bytes: int | None = None  # bytes of changed files above which the answer is `ChangesCut` (R-PART-4)
+
 
 @dataclass(frozen=True, slots=True)
 class ShipVersions:
@@ -246,8 +248,7 @@ class SetBadRecordsAside:
     kind: WorkKind
     work_id: int
     ranges: tuple[OffsetRange, ...]
-    measures: bool = False
-    """As in `ReadOffsetRanges`."""
+    measures: bool = False  # as in `ReadOffsetRanges`
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +265,7 @@ class MergeOffsetRanges:
     skips_bad: bool
     """True if its bad records are in the quarantine table. Otherwise a bad record ends the job."""
 
-    measures: bool = False
-    """As in `ReadOffsetRanges`."""
+    measures: bool = False  # as in `ReadOffsetRanges`
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,11 +310,8 @@ class KeyRangeStaged:
     rows_read: int
     """Rows of the source, including rows that the filter excludes."""
 
-    last: KeyPosition | None = None
-    """Position of the last row if `rows_max` ended the read before `high`; `None` if all rows up to `high` were read."""
-
-    line: KeyScan | None = None
-    """New cuts, of the version of the work; `None` if none were requested, or the source has none."""
+    last: KeyPosition | None = None  # the last row if `rows_max` ended the read before `high`; else `None`
+    line: KeyScan | None = None  # new cuts, of the version of the work; `None` if not requested, or the source has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +333,7 @@ class BadRecordsAside:
 
     work_id: int
     files: tuple[StagedFile, ...]
-    unread: tuple[OffsetRange, ...] = ()
-    """As in `OffsetRangesStaged`."""
+    unread: tuple[OffsetRange, ...] = ()  # as in `OffsetRangesStaged`
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,8 +347,7 @@ class OffsetRangesMerged:
     records: Mapping[str, int]
     """Records of the source by partition; empty if the answer was lost and the commit was found in the log."""
 
-    unread: tuple[OffsetRange, ...] = ()
-    """As in `OffsetRangesStaged`."""
+    unread: tuple[OffsetRange, ...] = ()  # as in `OffsetRangesStaged`
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +357,15 @@ class ChangesApplied:
     work_id: int
     changes: int
     files: tuple[StagedFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesCut:
+    """`ApplyChanges` has merged nothing: its changes are too large for one MERGE."""
+
+    work_id: int
+    order: KeyOrder  # columns of the target's key
+    cuts: tuple[KeyPosition, ...]  # last key of each part but the last one: ascending, not empty
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from backfill_core.copy_back.following import adopt_step
 from backfill_core.copy_back.reversible import irreversible, unmapped
 from backfill_core.errors import ForeignCommit, InvalidSpecError
 from backfill_core.job.state import JobState
-from backfill_core.phases.replay import AnnouncedMerge
+from backfill_core.phases.change_batch import AnnouncedMerge
 from backfill_core.plugins import choose
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.source_fence.fence import (

@@ -10,7 +10,7 @@ TESTED = {rule for rule, cited in CITED.items() if cited.tests}
 CODED = {rule for rule, cited in CITED.items() if cited.code}
 RULES = {rule for section in SECTIONS for rule in section.rules}
 BUILT = [(rule, section) for section in SECTIONS if section.built for rule in section.rules]
-NUMBERS = {"ARR": 43, "SNAP": 48, "CHAIN": 16, "SRC": 44, "PROG": 8}
+NUMBERS = {"ARR": 43, "SNAP": 48, "CHAIN": 16, "SRC": 44, "PROG": 8, "PART": 6}
 
 
 class TestTheRules:

@@ -10,8 +10,9 @@ from support.simulation.hand_driven import WALL_MS, HandDriven
 from backfill_core.job.controls import Controls
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
+from backfill_core.phases.change_batch import ChangeMode
 from backfill_core.phases.copied_state import summarize
-from backfill_core.phases.replay import ChangeMode, Replay
+from backfill_core.phases.replay import Replay
 from backfill_core.protocol.commands import Throttle
 from backfill_core.protocol.events import CommandReceived, Head, SourcePolled
 from backfill_core.strategies.snapshot.stored import decode

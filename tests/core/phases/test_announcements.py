@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from backfill_core.phases.replay import ChangeMode, Replay
+from backfill_core.phases.change_batch import ChangeMode
+from backfill_core.phases.replay import Replay
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled
 

@@ -2,7 +2,8 @@
 
 import itertools
 
-from backfill_core.phases.replay import ChangeMode, Replay, RunningBatch
+from backfill_core.phases.change_batch import ChangeMode, RunningBatch
+from backfill_core.phases.replay import Replay
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.events import Head, SourcePolled

@@ -27,7 +27,7 @@ from backfill_core.protocol.events import (
 )
 from backfill_core.protocol.publication import Publication
 from backfill_core.protocol.strategy import Opened, Pinned
-from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile, StagedMode
+from backfill_core.protocol.work import ApplyChanges, ProveKey, ReadSplit, SplitStaged, StagedFile, StagedMode, Verify
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.stored import SnapshotStored
 from backfill_core.strategies.snapshot.strategy import snapshot
@@ -55,6 +55,7 @@ class HandDriven:
         live: tuple[int, ...] = (),
         decodes: bool = False,
         publication: Publication | None = None,
+        part_bytes: int | None = None,
     ) -> None:
         """Make a job over files with these numbers of rows; it has fenced when this returns."""
         self.now_s = 0.0
@@ -71,6 +72,7 @@ class HandDriven:
         self.cancelled: list[int] = []
         self.proofs: list[ProveKey] = []
         self.batches: list[ApplyChanges] = []
+        self.receipts: list[Verify] = []
         self.looks: list[PollSource] = []
         self.seals = 0
         self.states: list[str] = []
@@ -90,7 +92,7 @@ class HandDriven:
         pinned = Pinned(3, WALL_MS, "table", "files", rows, sum(live or rows), order, file_bytes, live)
         strategy = snapshot(
             Opened(pinned, proves_key=proves_key, decodes=decodes),
-            SnapshotSettings(merges=True, filtered=filtered, follow=follow, reads_ahead=reads_ahead),
+            SnapshotSettings(True, filtered, follow=follow, reads_ahead=reads_ahead, part_bytes=part_bytes),
             stored,
         )
         state = JobState("a/b", "h", 1, 0, "Snapshot", controls=controls or Controls(), publication=publication)
@@ -152,6 +154,8 @@ class HandDriven:
                     self.proofs.append(work)
                 case StartWork(work=ApplyChanges() as work):
                     self.batches.append(work)
+                case StartWork(work=Verify() as work):
+                    self.receipts.append(work)
                 case StartWork(work=ReadSplit() as work):
                     self.running[work.work_id] = work
                     self.begun.append(work)

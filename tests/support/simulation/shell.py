@@ -34,6 +34,7 @@ from backfill_core.protocol.events import (
 from backfill_core.protocol.receipt import TableReceipt, VnodeMismatch
 from backfill_core.protocol.strategy import StrategyPlugin
 from backfill_core.protocol.work import (
+    ChangesCut,
     KeyProven,
     ProveKey,
     Result,
@@ -361,6 +362,8 @@ class Shell:
                 return answer(len(net))
             case Filing(act=act):
                 filed = act(world.target.newest.files, f"a{self.attempt}/s{work.work_id}")
+                if isinstance(filed, ChangesCut):
+                    world.oracle.on_lost(self.attempt, work.work_id)
                 if isinstance(filed, VersionsShipped) and isinstance(work, ShipVersions):
                     world.oracle.on_shortened(self.attempt, replace(work, upto=filed.upto))
                 return filed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, StrictInt
 
 from backfill_api.model import Model
 from backfill_api.spec.params import HistoryOrder, SourceAbility, SplitParams, TargetAbility, Variant
@@ -21,13 +23,22 @@ class SnapshotParams(SplitParams):
     ENDS_FOR_GOOD: ClassVar[str] = ""
     COPIES_BEFORE_CHANGES: ClassVar[bool] = True
     TAKES_CHANGES_ALONE: ClassVar[bool] = True
-    MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"catch_up", "order"}
+    MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"catch_up", "change_part_mebibytes", "order"}
 
     catch_up: CatchUp = CatchUp()
     """Limit of the lag while the job catches up; a Delta source is not held back. A change takes effect with the next attempt."""
 
+    change_part_mebibytes: Annotated[StrictInt, Field(ge=1, le=1_048_576)] = 4096
+    """A batch of changes whose changed files have more MiB is merged into an `Upsert` target in parts, each with its own MERGE and commit.
+    A change takes effect with the next batch of the next attempt."""
+
     order: HistoryOrder | None = None
     """Order in which rows are read; default: none. A change takes effect with the next attempt, and no row is read twice."""
+
+    @property
+    def part_bytes(self) -> int | None:
+        """See `changePartMebibytes`."""
+        return self.change_part_mebibytes << 20
 
     @property
     def history_order(self) -> HistoryOrder | None:

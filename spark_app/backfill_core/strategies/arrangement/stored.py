@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backfill_core.errors import StateMismatchError
-from backfill_core.phases.replay import AnnouncedMerge
+from backfill_core.phases.change_batch import AnnouncedMerge
 from backfill_core.positions.key_order import KeyOrder
 from backfill_core.positions.vnode_positions import Completed, KeySpace, NotStarted, Reached, UpTo, VnodePositions
 from backfill_core.protocol.stored_fields import StoredFields

@@ -34,9 +34,10 @@ from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY, KEY_PROOF
 from backfill_core.pacing.row_costs import mean_row_bytes
+from backfill_core.phases.change_batch import AppliedBatch, ChangeMode, RunningBatch
 from backfill_core.phases.key_copy import KeyCopy
 from backfill_core.phases.key_proof import PROVING, KeyProver
-from backfill_core.phases.replay import AppliedBatch, ChangeMode, Replay, RunningBatch
+from backfill_core.phases.replay import Replay
 from backfill_core.phases.view import doing
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import KeyBound

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from backfill_core.phases.change_batch import AnnouncedMerge
 from backfill_core.phases.copied_state import recalled
-from backfill_core.phases.replay import AnnouncedMerge
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, StartOver, StoredSummary

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from backfill_api.spec.spec import BackfillSpec
+from backfill_core.phases.change_batch import ChangeMode
 from backfill_core.phases.copy_replay import CopyReplaySettings
-from backfill_core.phases.replay import ChangeMode
 
 
 @dataclass(frozen=True, slots=True)

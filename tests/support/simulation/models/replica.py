@@ -11,6 +11,7 @@ from random import Random
 from typing import ClassVar
 
 from support.replica.filed_table import REARRANGING, FiledTable
+from support.simulation.batch_parts import KEYS_MAX
 from support.simulation.law import demand
 from support.simulation.model import Cost, Effect, Filing, Progress
 from support.simulation.models.snapshot import COPYING, OpenedSnapshot, SnapshotModel, Stored
@@ -118,7 +119,9 @@ class ReplicaModel(SnapshotModel):
 
     def taken(self, work: Work) -> Region:
         """See `Model`."""
-        return Region.of(("versions", work.after, work.upto)) if isinstance(work, ShipVersions) else super().taken(work)
+        if not isinstance(work, ShipVersions):
+            return super().taken(work)
+        return Region.of(("versions", work.after * KEYS_MAX, work.upto * KEYS_MAX))
 
     def check_start(self, progress: Progress, work: Work) -> None:
         """Check that the log is shipped from the target's version, once history is durable."""

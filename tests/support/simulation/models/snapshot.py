@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
+from support.simulation.batch_parts import BY_KEY, KEYS_MAX, PART_MEBIBYTES, BatchParts, in_part
 from support.simulation.law import demand
-from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
+from support.simulation.model import Compared, Cost, Effect, Filing, Merging, Progress, Promise, Staging
 from support.simulation.region import Region, Span
 from support.simulation.scenario import Scenario
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
@@ -25,7 +26,16 @@ from backfill_core.positions.file_order import FileOrder
 from backfill_core.positions.file_ranges import FileRange
 from backfill_core.protocol.events import Event
 from backfill_core.protocol.strategy import Opened, Pinned, PinVersion, Strategy, StrategyPlugin
-from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ReadSplit, SplitStaged, StagedFile, Verify, Work
+from backfill_core.protocol.work import (
+    ApplyChanges,
+    ChangesApplied,
+    ChangesCut,
+    ReadSplit,
+    SplitStaged,
+    StagedFile,
+    Verify,
+    Work,
+)
 
 COPYING, LAST = "Snapshot", "Live"
 PHASES = {COPYING: 0, "CatchUp": 1, "LogStore": 1, LAST: 2}
@@ -44,11 +54,20 @@ class Stored:
     copying: bool
     """True if a part of the pinned version is missing."""
 
+    parts: BatchParts | None = None
+    """`None` if no batch is merged in parts."""
+
+    @property
+    def keys(self) -> int:
+        """Return the first key whose changes in the batch are not in the target."""
+        return self.parts.cuts[self.parts.done - 1] + 1 if self.parts is not None and self.parts.done else 0
+
     @classmethod
     def of(cls, progress: Progress, *, copying: bool) -> Stored:
         """Read it; the strategy decides whether a part is missing."""
         done = tuple((start, stop) for start, stop in progress["done"])
-        return cls(progress["version"], progress["phase"], done, progress["consumed"], progress["merging"], copying)
+        parts, consumed = BatchParts.of(progress.get("parts")), progress["consumed"]
+        return cls(progress["version"], progress["phase"], done, consumed, progress["merging"], copying, parts)
 
 
 class SnapshotModel(TableModel):
@@ -67,6 +86,7 @@ class SnapshotModel(TableModel):
         "held": 10,
         "ordered": 200,
         "cuts": 20,
+        "parts": 300,
     }
     KNOBS: ClassVar[frozenset[str]] = TableModel.KNOBS | {"hidden"}
     IN_FLIGHT_MAX: ClassVar[int] = 4
@@ -85,6 +105,9 @@ class SnapshotModel(TableModel):
         self._decodes, self.cuts = given.seed % 5 < 3, 0
         """Decode every file, so that the first splits may end inside a file; and the number of splits that did without a limit."""
 
+        self.parts = 0
+        """Number of parts of batches that were merged."""
+
         self._pending_upto = 0
         """Newest version when the last row of the snapshot was sealed: catching up reaches it at least."""
 
@@ -93,7 +116,8 @@ class SnapshotModel(TableModel):
         """See `Model`."""
         where = {"transform": {"where": "value > 0"}} if given.filters else {}
         rule = "Barriers" if given.seed % 3 == 0 else "EpochTime"
-        strategy = {"type": "Snapshot", "snapshot": {"catchUp": {"limit": rule}}}
+        part = {"changePartMebibytes": PART_MEBIBYTES} if given.seed % 2 == 0 else {}
+        strategy = {"type": "Snapshot", "snapshot": {"catchUp": {"limit": rule}, **part}}
         return job("/source", "/target", target={"writeMode": given.mode}, strategy=strategy, **where).spec
 
     @staticmethod
@@ -110,8 +134,9 @@ class SnapshotModel(TableModel):
     # -------------------------------------------------------------- the source
     @property
     def met(self) -> Mapping[str, int]:
-        """Return the numbers of versions, of delayed versions, of attempts with ordered files, and of splits that cut a file."""
-        return {"versions": self.table.version, "held": self._held, "ordered": self.ordered, "cuts": self.cuts}
+        """Return the numbers of versions, of delayed versions, of attempts with ordered files, of splits that cut a file, and of merged parts."""
+        counts = {"versions": self.table.version, "held": self._held, "ordered": self.ordered, "cuts": self.cuts}
+        return counts | {"parts": self.parts}
 
     @property
     def _holds(self) -> bool:
@@ -180,7 +205,10 @@ class SnapshotModel(TableModel):
     def expected(self, progress: Progress) -> Promise:
         """See `Model`."""
         stored = self.stored(progress)
-        return Promise(self.rows_of(stored.version, stored.done if stored.copying else None, stored.consumed))
+        rows = self.rows_of(stored.version, stored.done if stored.copying else None, stored.consumed)
+        if stored.parts is None:
+            return Promise(rows)
+        return Promise(stored.parts.mixed(rows, self.table.view(stored.parts.upto)))
 
     def rows_of(self, version: int, done: tuple[tuple[int, int], ...] | None, consumed: int) -> Counter[Row]:
         """Return the rows of a target: for some intervals of the pinned version, or for all of it with its changes."""
@@ -203,19 +231,22 @@ class SnapshotModel(TableModel):
         """Return the sealed rows of the pinned version, and the versions after it."""
         stored = self.stored(progress)
         done: list[Span] = [("rows", start, stop) for start, stop in stored.done]
-        return Region.of(*done, ("versions", stored.version, stored.consumed))
+        return Region.of(*done, ("versions", stored.version * KEYS_MAX, stored.consumed * KEYS_MAX + stored.keys))
 
     def check_forward(self, before: Progress, after: Progress) -> None:
         """Check that the pinned version stays, and that the phase does not go back."""
         old, new = self.stored(before), self.stored(after)
         demand(new.version == old.version, "the pinned version changed (R-SNAP-8)")
         demand(PHASES[new.phase] >= PHASES[old.phase], "the phase went back")
+        if old.parts is not None:
+            self.parts += old.parts.check_forward(new.parts, (old.consumed, new.consumed))
         if old.copying and not new.copying:
             self._pending_upto = self.table.version
 
     def check_end(self, progress: Progress) -> None:
         """Check that the job had caught up."""
         stored = self.stored(progress)
+        demand(stored.parts is None, "complete between two parts")
         demand(stored.phase == LAST, "complete before it had caught up")
         demand(stored.consumed >= self._pending_upto, "complete without versions that were pending (R-SNAP-22, 29)")
 
@@ -233,7 +264,11 @@ class SnapshotModel(TableModel):
                 *(("rows", before[part.file] + part.start, before[part.file] + part.stop) for part in work.ranges)
             )
         assert isinstance(work, ApplyChanges)
-        return Region.of(("versions", work.after, work.upto))
+        first, low, high = work.after * KEYS_MAX, None, None
+        if work.part is not None:
+            low, high = work.part.low, work.part.high
+        start = first if low is None else first + int(low[0] or 0) + 1
+        return Region.of(("versions", start, work.upto * KEYS_MAX if high is None else first + int(high[0] or 0) + 1))
 
     def cost(self, progress: Progress, work: Work) -> Cost:
         """See `Model`; under a filter the number of passing rows is unknown, and the charge counts."""
@@ -248,8 +283,24 @@ class SnapshotModel(TableModel):
             demand(not self.stored(progress).copying, "changes before the snapshot is sealed (R-SNAP-9)")
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
-        """Check that the newest seal announced it; return the target's rows at its last version."""
-        return Promise(self.table.view(self.announced(self.stored(progress), work, txn)))
+        """Check that the newest seal announced it; return the target's rows at its last version, or after its part."""
+        stored = self.stored(progress)
+        assert isinstance(work, ApplyChanges)
+        if work.part is None or work.part.high is None:
+            return Promise(self.table.view(self.announced(stored, work, txn)))
+        demand(stored.parts is not None and stored.merging is None, "a part was merged that no state has")
+        assert stored.parts is not None
+        demand(stored.parts.txn == work.txn_version == txn, "a part was merged under another number (R-PART-3)")
+        demand((stored.consumed, stored.parts.upto) == (work.after, work.upto), "not the batch of the state")
+        stored.parts.check_next(work.part)
+        return Promise(stored.parts.mixed(self.table.view(stored.consumed), self.table.view(stored.parts.upto), 1))
+
+    def cut(self, work: ApplyChanges) -> tuple[tuple[int], ...]:
+        """Return cuts of a batch that is too large, as the driver makes them; empty if it is not."""
+        keys = sorted(self.table.net(work.after, work.upto))
+        if work.part_bytes is None or len(keys) << 20 <= work.part_bytes:
+            return ()
+        return tuple((key,) for key in keys[1:-1:2])
 
 
 class OpenedSnapshot:
@@ -284,7 +335,10 @@ class OpenedSnapshot:
     def _apply(self, work: ApplyChanges) -> Effect:
         table, mode = self._model.table, self._model.mode
         if mode == UPSERT:
-            net = table.net(work.after, work.upto)
+            cuts = self._model.cut(work)
+            if cuts:
+                return Filing(lambda _, __: ChangesCut(work.work_id, BY_KEY, cuts))
+            net = {key: row for key, row in table.net(work.after, work.upto).items() if in_part(work.part, key)}
             return Merging(work.txn_version, net, lambda changes: ChangesApplied(work.work_id, changes))
         rows: list[Row] = table.logged(work.after, work.upto)
         if mode == APPEND:
