@@ -157,7 +157,8 @@ class ProgressSummary(Model):
     """Value up to which the rows are copied in their order; absent without an order, before a bound is known, and after the copy."""
 
     position: Message = ""
-    """Position in the order of a key per range of vnodes, such as `rows up to id = 5`; empty if `watermark` applies."""
+    """Position in the order of a key per range of vnodes, such as `rows up to id = 5`, or inside a batch that is merged in parts; empty if
+    `watermark` applies."""
 
     changes_done: Count = 0
     """Row changes applied after the snapshot."""

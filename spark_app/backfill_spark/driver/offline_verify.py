@@ -14,6 +14,7 @@ from backfill_api.status.source_head import SourceHead
 from backfill_core.errors import BackfillError, NotFinishedError, StateMismatchError
 from backfill_core.job.after_end import Continue, Refuse, decide_after_end
 from backfill_core.job.publishing import hidden_parts
+from backfill_core.job.repair import check_whole_versions
 from backfill_core.job.state import JobState
 from backfill_core.positions.start_time import check_comparable
 from backfill_core.protocol.events import Head
@@ -69,6 +70,7 @@ def verify_offline(
                     hint="Run the job to its end, then verify it.",
                 )
             status, version = job.strategy().status, context.stored.table_version
+            check_whole_versions(status.between_parts)
             compared = compare(
                 job.tables,
                 status.position,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from backfill_api.spec.spec import BackfillResource
     from backfill_core.log_shipping.schema_changes import Target
     from backfill_core.log_shipping.target_files import TargetFiles
+    from backfill_core.positions.change_parts import KeyPart
     from backfill_spark.delta.log import LoggedTable
     from backfill_spark.delta.source_file import LoggedFile
 
@@ -185,8 +186,11 @@ class LiveTarget(SupportsReplacing, Protocol):
 class SupportsMerge(Protocol):
     """A sink that replaces rows by key; `writeMode: Upsert` requires it."""
 
-    def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
-        """Apply the last image of each key in one commit, unless the target already contains this transaction."""
+    def merge(self, net: DataFrame, *, app_id: str, txn_version: int, part: KeyPart | None = None) -> None:
+        """Apply the last image of each key in one commit, unless the target already contains this transaction.
+
+        All keys are in `part`; `None` for no bound.
+        """
 
 
 @runtime_checkable

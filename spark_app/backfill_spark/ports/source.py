@@ -150,6 +150,14 @@ class SupportsChanges(Protocol):
 
 
 @runtime_checkable
+class SupportsChangeSizes(Protocol):
+    """A source that knows the size of changes without reading them. No strategy requires it; without it no batch is merged in parts."""
+
+    def changed_bytes(self, after: int, upto: int) -> int:
+        """Return the bytes of the files that hold the changes of the versions `(after, upto]`."""
+
+
+@runtime_checkable
 class SupportsAppends(SupportsFiles, Protocol):
     """A source that lists the files that versions of an append-only table added. No strategy requires it; it allows copies of files."""
 

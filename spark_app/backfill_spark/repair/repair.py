@@ -27,6 +27,7 @@ from backfill_core.job.repair import (
     check_complete,
     check_repairable,
     check_replacement,
+    check_whole_versions,
     expired_for_repair,
     repaired_receipt,
 )
@@ -168,6 +169,7 @@ class _Repair:
         self._ships = TargetAbility.SHIPPING in job.backfill.spec.strategy.variant.needs
         status = job.strategy().status
         check_complete(status.covered)
+        check_whole_versions(status.between_parts)
         self._position = status.position
 
     def counted(self) -> Repaired:

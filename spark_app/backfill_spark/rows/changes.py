@@ -18,6 +18,7 @@ from backfill_spark.delta.types import quoted
 from backfill_spark.rows.columns import key_hash, said_key
 
 if TYPE_CHECKING:
+    from backfill_core.positions.change_parts import KeyPart
     from backfill_spark.rows.transform import Transform
 
 DELETE, ADD = "__backfill_delete", "__backfill_add"
@@ -64,10 +65,19 @@ def _images(changes: DataFrame, transform: Transform, within: Column | None) -> 
     return passing.select(*expressions, *labels).drop(_FEED_TYPE, _FEED_AT)  # a `*` selects them too
 
 
+def changed_keys(changes: DataFrame, transform: Transform, key: tuple[str, ...]) -> DataFrame:
+    """Return the target's key of each image, duplicates included. Lazy."""
+    return _images(changes, transform, None).select(*_columns(key))
+
+
 def net_changes(
-    changes: DataFrame, transform: Transform, key: tuple[str, ...], within: Column | None = None
+    changes: DataFrame,
+    transform: Transform,
+    key: tuple[str, ...],
+    within: Column | None = None,
+    part: Column | None = None,
 ) -> DataFrame:
-    """Keep the last image of every key, among the images that satisfy `within`.
+    """Keep the last image of every key, among the images that satisfy `within`, and whose keys satisfy `part`.
 
     Shape:
         in:  source columns, `_change_type`, `_commit_version`
@@ -77,6 +87,7 @@ def net_changes(
     Lazy. Shuffles once, by key. Pre-images remove their own key, so an update that changes the key removes the old key.
     """
     images = _images(changes, transform, within)
+    images = images if part is None else images.where(part)
     output = [name for name in images.columns if name not in {_TYPE, _AT}]
     removal = F.col(_TYPE).isin(*REMOVALS)
     ranked = images.select(*_columns(output), _AT, (~removal).alias(ADD), removal.alias(_REMOVE))
@@ -175,11 +186,31 @@ def of_keys(net: DataFrame, key: tuple[str, ...], *, alias: str) -> Column:
     return reduce(Column.__and__, map(_one_of, columns, suffixes, values))
 
 
+def of_part(net: DataFrame, part: KeyPart, *, alias: str) -> Column:
+    """Return a condition that holds for each table row whose key is in a part, so that a MERGE reads few files.
+
+    It bounds the first column of the key; types as in `of_keys`.
+    """
+    name, condition = part.order.columns[0].name, F.lit(True)
+    kind = next(field.dataType.simpleString() for field in net.schema if field.name.lower() == name.lower())
+    low, high = (None if end is None else end[0] for end in (part.low, part.high))
+    column = F.col(f"{alias}.{quoted(name)}")
+    if low is not None and kind in (*WHOLE_NUMBERS, "string"):
+        condition = condition & (column >= _literal(low, WHOLE_NUMBERS.get(kind)))
+    if high is not None and kind in (*WHOLE_NUMBERS, "string"):
+        condition = condition & (column <= _literal(high, WHOLE_NUMBERS.get(kind)))
+    return condition
+
+
+def _literal(value: Any, suffix: str | None) -> Column:
+    return F.lit(value) if suffix is None else F.expr(f"{value}{suffix}")
+
+
 def _one_of(column: Column, suffix: str | None, values: list[Any]) -> Column:
     if any(suffix is None and UNREADABLE in value for value in values):
         # Bytes that are not UTF-8 reach Python as this character; the condition must not exclude their row.
         return F.lit(True)
-    literals = {value: F.lit(value) if suffix is None else F.expr(f"{value}{suffix}") for value in values}
+    literals = {value: _literal(value, suffix) for value in values}
     meets = ((column >= literals[low]) & (column <= literals[high]) for low, high in _intervals(values))
     return reduce(Column.__or__, meets, F.lit(False)) & column.isin([*literals.values()])
 

@@ -13,14 +13,16 @@ from backfill_spark.work.context import WorkContext
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from backfill_core.positions.change_parts import KeyPart
 
-def merge(net: DataFrame, context: WorkContext, txn_version: int) -> None:
-    """Merge net changes, which are computed and checked, into the target under a transaction version."""
+
+def merge(net: DataFrame, context: WorkContext, txn_version: int, part: KeyPart | None = None) -> None:
+    """Merge net changes, which are computed and checked, into the target under a transaction version; all keys are in `part`."""
     tables = context.tables
     sink = ability(tables.sink, SupportsMerge)
     context.begin_effect()
     crash_point("before_merge")
-    sink.merge(net, app_id=tables.committer.app_id, txn_version=txn_version)
+    sink.merge(net, app_id=tables.committer.app_id, txn_version=txn_version, part=part)
     crash_point("after_merge")
 
 

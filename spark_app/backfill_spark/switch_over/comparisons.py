@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from backfill_core.job.repair import check_whole_versions
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.work import Position
 from backfill_core.switch_over.coverage import Coverage, Everything, OnlyChanges, compares_again, coverage
@@ -89,8 +90,9 @@ class Comparisons:
             job = self._reopened()
             stored = None if job.state is None else job.state.receipt
             base = stored if compared is None else compared.receipt
-            version, position = job.stored.table_version, job.strategy().status.position
-            latest = self._taken(job, version, position, base, whole=job)
+            version, status = job.stored.table_version, job.strategy().status
+            check_whole_versions(status.between_parts)
+            latest = self._taken(job, version, status.position, base, whole=job)
             compared = latest if compared is None else replace(latest, earlier=compared)
             seconds.append(compared.receipt.seconds)
         if compared.receipt.equal and compared.changes is not None and not compared.has_changes:

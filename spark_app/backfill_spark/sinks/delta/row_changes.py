@@ -14,13 +14,14 @@ from backfill_spark.delta.types import quoted
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import Trouble, trouble_of
 from backfill_spark.jvm.gateway import java, java_column, java_frame, java_session
-from backfill_spark.rows.changes import DELETE, of_keys
+from backfill_spark.rows.changes import DELETE, of_keys, of_part
 from backfill_spark.sinks.delta.failures import explain_target
 from backfill_spark.sinks.delta.foreign_commits import foreign_commits_during
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from backfill_core.positions.change_parts import KeyPart
     from backfill_spark.sinks.delta.table import TargetTable
 
 APPEND_ONLY = "delta.appendOnly"
@@ -39,7 +40,14 @@ def transaction_session(spark: SparkSession, app_id: str, txn_version: int) -> S
 
 
 def merge_rows(
-    spark: SparkSession, table: TargetTable, net: DataFrame, *, key: tuple[str, ...], app_id: str, txn_version: int
+    spark: SparkSession,
+    table: TargetTable,
+    net: DataFrame,
+    *,
+    key: tuple[str, ...],
+    app_id: str,
+    txn_version: int,
+    part: KeyPart | None = None,
 ) -> None:
     """Replace rows by key; see `ports.sink.SupportsMerge`."""
     session = transaction_session(spark, app_id, txn_version)
@@ -50,6 +58,7 @@ def merge_rows(
     target = jvm.io.delta.tables.DeltaTable.forPath(java_session(session), table.path).alias("t")
     same = (F.col(f"t.{quoted(column)}") == F.col(f"s.{quoted(column)}") for column in key)
     on = reduce(Column.__and__, same) & of_keys(net, key, alias="t")
+    on = on if part is None else on & of_part(net, part, alias="t")
     existing = {name.lower() for name in net.columns}
     values = jvm.java.util.HashMap()
     for field in table.schema:

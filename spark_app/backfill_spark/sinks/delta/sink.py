@@ -27,6 +27,7 @@ from backfill_core.errors import (
 from backfill_core.file_copies.facts import TableFacts
 from backfill_core.log_shipping.schema_changes import Target
 from backfill_core.log_shipping.target_files import TargetFiles
+from backfill_core.positions.change_parts import KeyPart
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.log import LOG_ERRORS, LoggedTable
 from backfill_spark.delta.spark_internals import named_files
@@ -356,13 +357,13 @@ class DeltaSink:
         return self._staging.remove_orphans(before_attempt, lambda: named_files(self._spark, self.path))
 
     # ------------------------------------------------------------------ merging
-    def merge(self, net: DataFrame, *, app_id: str, txn_version: int) -> None:
+    def merge(self, net: DataFrame, *, app_id: str, txn_version: int, part: KeyPart | None = None) -> None:
         """Merge net changes (target columns and `__backfill_delete`) into the table, under a transaction version.
 
         The version belongs to the sequence of the seals: after a newer attempt's seal, Delta rejects this commit. With deletion
         vectors, it does not rewrite unchanged rows.
         """
-        merge_rows(self._spark, self._table, net, key=self._key, app_id=app_id, txn_version=txn_version)
+        merge_rows(self._spark, self._table, net, key=self._key, app_id=app_id, txn_version=txn_version, part=part)
 
     def drop_rows(self, *, app_id: str, txn_version: int) -> None:
         """See `ports.sink.SupportsStartOver`."""

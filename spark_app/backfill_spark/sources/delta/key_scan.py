@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StructType
 
 from backfill_core.errors import InvalidSpecError
-from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, has_order
+from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition
 from backfill_core.positions.key_scan import KeyCut, KeyScan
 from backfill_core.positions.vnode_positions import KeySpace
 from backfill_spark.ports.source import PinnedTable
+from backfill_spark.rows.change_cuts import ordered_type
 from backfill_spark.rows.columns import instead
 from backfill_spark.rows.key_ranges import stored_value, value_of
 from backfill_spark.sources.delta.range_files import KeyRange, RangedFile
@@ -141,9 +142,8 @@ def key_order(schema: StructType, columns: Sequence[tuple[str, bool]], *, field:
                 f"{field} names {name!r}, which the source does not have.", hint=instead(name, schema.names)
             )
         kind = schema[name].dataType
-        plain = not isinstance(kind, StringType) or kind.isUTF8BinaryCollation()
-        spelled = kind.simpleString() if kind.typeName() == "decimal" else kind.typeName()
-        if not plain or not has_order(spelled):
+        spelled = ordered_type(kind)
+        if spelled is None:
             raise InvalidSpecError(
                 f"{field} names {name!r}, whose type {kind.simpleString()} has no order that every engine agrees on.",
                 hint="Order by numbers, strings without collation, dates, timestamps or binaries, or use another strategy.",

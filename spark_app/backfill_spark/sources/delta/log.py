@@ -55,6 +55,8 @@ class Version:
     """Partition columns in the commit's metadata action; `None` without such an action."""
 
     operation: str
+    changed_bytes: int
+    """Bytes of the files from which readers of the change feed take its changes."""
 
 
 class VersionLog:
@@ -211,6 +213,10 @@ class VersionLog:
             return None
         return [(number, json.dumps({"add": add})) for number, add in files]
 
+    def changed_bytes(self, after: int, upto: int) -> int:
+        """Return the bytes of the files that hold the changes of the versions `(after, upto]`."""
+        return sum(self._version(number).changed_bytes for number in range(after + 1, upto + 1))
+
     def _version(self, number: int) -> Version:
         if number not in self._seen:
             if len(self._seen) > CACHE_MAX:
@@ -290,7 +296,33 @@ def parse(actions: Sequence[Mapping[str, Any]]) -> Version:
             feed = is_on(metadata.get("configuration") or {}, CHANGE_FEED)
             partitions = tuple(metadata.get("partitionColumns") or ())
         operation = action.get("commitInfo", {}).get("operation", operation)
-    return Version(tuple(added), removes, table_id, schema, feed, partitions, operation)
+    changed = changed_bytes(actions)
+    return Version(tuple(added), removes, table_id, schema, feed, partitions, operation, changed)
+
+
+def changed_bytes(actions: Sequence[Mapping[str, Any]]) -> int:
+    """Return the bytes of the files that hold the row changes of a commit: its change files, or else its added and removed files.
+
+    If only the deletion vector of a file changed, the share of its rows that the change hides or shows counts.
+    """
+    feed = [action["cdc"] for action in actions if "cdc" in action]
+    if feed:
+        return sum(file.get("size") or 0 for file in feed)
+    added, removed = (
+        {action[kind]["path"]: action[kind] for action in actions if action.get(kind, {}).get("dataChange")}
+        for kind in ("add", "remove")
+    )
+    changed = sum(_changed_by_vector(added[path], removed[path]) for path in added.keys() & removed.keys())
+    return changed + sum(
+        file.get("size") or 0 for path, file in (added | removed).items() if not (path in added and path in removed)
+    )
+
+
+def _changed_by_vector(new: Mapping[str, Any], old: Mapping[str, Any]) -> int:
+    rows = json.loads(new.get("stats") or "{}").get("numRecords") or 0
+    hidden = [(file.get("deletionVector") or {}).get("cardinality", 0) for file in (new, old)]
+    size = new.get("size") or 0
+    return int(size * min(1.0, abs(hidden[0] - hidden[1]) / rows)) if rows else size
 
 
 def physical_names(field: StructField) -> tuple[str, tuple[Any, ...]]:

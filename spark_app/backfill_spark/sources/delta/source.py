@@ -345,11 +345,7 @@ class DeltaTableSource:
         """Return the row changes of the versions `(after, upto]`; lazy.
 
         Shape: the pinned columns, `_change_type` (insert, delete, update_preimage, update_postimage) and
-        `_commit_version`; no order.
-
-        Raises:
-            ChangeFeedMissingError: the table has no change feed, and a commit is not append-only.
-            ChangeFeedExpiredError: a version is gone.
+        `_commit_version`; no order. Raises the errors of `change_frames`.
         """
         columns: list[Any] = [*(F.col(quoted(name)) for name in self.pinned.schema.names), CHANGE_TYPE, COMMIT_VERSION]
         frames = list(change_frames(self._log, self._delta_log, self.rows_of, columns, after, upto))
@@ -357,6 +353,10 @@ class DeltaTableSource:
             return reduce(DataFrame.unionAll, frames)
         nothing = self._frame(0, 0).withColumn(CHANGE_TYPE, F.lit("insert"))
         return nothing.withColumn(COMMIT_VERSION, F.lit(0).cast("long")).select(*columns)
+
+    def changed_bytes(self, after: int, upto: int) -> int:
+        """See `ports.source.SupportsChangeSizes`."""
+        return self._log.changed_bytes(after, upto)
 
     def appended(self, after: int, upto: int) -> list[tuple[int, str]] | None:
         """See `ports.source.SupportsAppends`."""
