@@ -17,6 +17,7 @@ from backfill_core.errors import (
     SourceDamagedError,
     SourceReplacedError,
 )
+from backfill_core.file_copies.logged_statistics import LoggedStatistics
 from backfill_spark.delta.log import NO_ACTION, action_of, lines_of
 from backfill_spark.delta.properties import CHANGE_FEED, PHYSICAL_NAME, is_on
 from backfill_spark.delta.schemas import UserDefinedTypeError, schema_of
@@ -307,22 +308,29 @@ def changed_bytes(actions: Sequence[Mapping[str, Any]]) -> int:
     """
     feed = [action["cdc"] for action in actions if "cdc" in action]
     if feed:
-        return sum(file.get("size") or 0 for file in feed)
+        return sum(map(_size, feed))
     added, removed = (
         {action[kind]["path"]: action[kind] for action in actions if action.get(kind, {}).get("dataChange")}
         for kind in ("add", "remove")
     )
-    changed = sum(_changed_by_vector(added[path], removed[path]) for path in added.keys() & removed.keys())
-    return changed + sum(
-        file.get("size") or 0 for path, file in (added | removed).items() if not (path in added and path in removed)
-    )
+    both = added.keys() & removed.keys()
+    whole = sum(_size(file) for path, file in (added | removed).items() if path not in both)
+    return whole + sum(_changed_by_vector(added[path], removed[path]) for path in both)
 
 
 def _changed_by_vector(new: Mapping[str, Any], old: Mapping[str, Any]) -> int:
-    rows = json.loads(new.get("stats") or "{}").get("numRecords") or 0
-    hidden = [(file.get("deletionVector") or {}).get("cardinality", 0) for file in (new, old)]
-    size = new.get("size") or 0
-    return int(size * min(1.0, abs(hidden[0] - hidden[1]) / rows)) if rows else size
+    rows = LoggedStatistics.of_rows(new.get("stats")).rows
+    hidden = [_number((file.get("deletionVector") or {}).get("cardinality")) for file in (new, old)]
+    return int(_size(new) * min(1.0, abs(hidden[0] - hidden[1]) / rows)) if rows else _size(new)
+
+
+def _size(file: Mapping[str, Any]) -> int:
+    return _number(file.get("size"))
+
+
+def _number(value: Any) -> int:
+    """Return a number of the log; 0 for a malformed one, because only the cuts of large batches depend on it."""
+    return value if type(value) is int and value >= 0 else 0
 
 
 def physical_names(field: StructField) -> tuple[str, tuple[Any, ...]]:

@@ -30,6 +30,11 @@ class TestBytesOfChanges:
             pytest.param([file("add", "a", 1000, hidden=15), file("remove", "a", 1000, hidden=10)], 50, id="vector"),
             pytest.param([file("add", "a", 1000, rows=0, hidden=9), file("remove", "a", 1000)], 1000, id="no row count"),
             pytest.param([{"remove": {"path": "a", "dataChange": True}}], 0, id="no size"),
+            pytest.param([{"add": {"path": "a", "dataChange": True, "size": "big"}}, file("add", "b", 7)], 7, id="odd size"),
+            pytest.param(
+                [{kind: file(kind, "a", 9)[kind] | {"stats": "[oops", "deletionVector": {"cardinality": "x"}}} for kind in ("add", "remove")],
+                9, id="odd statistics",
+            ),
             pytest.param([{"commitInfo": {"operation": "SET TBLPROPERTIES"}}], 0, id="no file"),
         ],
     )  # fmt: skip
