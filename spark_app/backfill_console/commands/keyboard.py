@@ -47,9 +47,11 @@ class Keyboard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the mode, and stop to read."""
+        """Restore the mode and the cursor, and stop to read."""
         os.write(self._wake, b"x")
         self._restore()
+        # A signal may have interrupted the library that hides the cursor, so that it does not show it again.
+        self._write(SHOW_CURSOR)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 

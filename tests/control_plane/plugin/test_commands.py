@@ -57,7 +57,7 @@ class TestCommandsOfARunningJob:
 
             first = await kubectl.done("rescale", "orders", "8")
 
-            assert "reading at most 8 pieces at the same time at " in first
+            assert "reading at most 8 pieces at a time at " in first
             assert first.endswith(f"Undo: kubectl backfill rescale orders 2 -n {rig.namespace}")
             assert rig.double().progress.max_in_flight == 8
             strategy = current(rig)["spec"]["strategy"]

@@ -97,7 +97,7 @@ class Terminal:
         began_s = time.monotonic()
         code = self.process.wait(timeout_s)
         took_s = time.monotonic() - began_s
-        self._reader.join(2.0)
+        self._reader.join(timeout_s)
         return code, took_s
 
     def __enter__(self):
