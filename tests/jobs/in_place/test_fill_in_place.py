@@ -304,6 +304,15 @@ class TestAJob:
         assert named in outcome.message
         assert opened(path).version() == 0
 
+    def test_with_a_clustering_column(self, spark, path, fill):
+        """Rows are placed by it."""
+        spark.sql(f"CREATE TABLE delta.`{path}` (id LONG, name STRING) USING delta CLUSTER BY (name)")
+
+        outcome = fill({"name": "concat('n', id)"})
+
+        assert_ending(outcome, "InvalidTransform")
+        assert "name is a clustering column" in outcome.message
+
     def test_whose_condition_holds_for_filled_rows(self, spark, path, fill):
         """A file that OPTIMIZE rewrites has no tag: its values would change twice."""
         make_kind(spark, path, "plain")

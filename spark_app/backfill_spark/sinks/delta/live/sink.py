@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 BY_UPDATE = "Use UPDATE or MERGE, with which Delta enforces it, or remove it from the table."
 RECENT_COMMITS_MAX = 60
+CLUSTERING = "clustering"
+"""Table feature of tables with clustering columns."""
+
 NESTED = (StructType, ArrayType, MapType, VariantType)
 
 
@@ -136,19 +139,24 @@ class LiveSink(DeltaSink):
             raise SourceNotFoundError(f"{self.path} is not a Delta table.", hint="Correct spec.source.delta.path.")
         return table
 
-    def _facts(self, table: TargetTable) -> TableToFill:
+    def _clustering(self, table: TargetTable) -> tuple[str, ...]:
+        # DESCRIBE DETAIL counts all files in a Spark job, and a table without the feature has no clustering columns.
+        if CLUSTERING not in table.features:
+            return ()
         try:
             detail = self._spark.sql(f"DESCRIBE DETAIL delta.{quoted_name(self.path)}").first()
         except PySparkException as error:
             raise explain_target(error, path=self.path, doing="reading the table") from error
         assert detail is not None
-        clustering = tuple(detail["clusteringColumns"] or ())
+        return tuple(detail["clusteringColumns"] or ())
+
+    def _facts(self, table: TargetTable) -> TableToFill:
         names = tuple(table.schema.names)
         return TableToFill(
             self.path,
             names,
             table.partitions,
-            clustering,
+            self._clustering(table),
             table.features,
             table.properties,
             self._key,
