@@ -17,6 +17,7 @@ from backfill_spark.driver.fence import fence_log, unfence_log
 from backfill_spark.sources.delta.fenced_log import DeltaFencedLog
 
 OURS = Request("shop/orders", "2026-11-26T22:00:00Z", 1_795_000_000_000, "entry-1", "change 4711")
+PROBE = "/_delta_log/_probe"
 INSERT = "INSERT INTO {t} SELECT id + 1000, kind, note FROM {t} WHERE id = 1"
 
 
@@ -61,6 +62,21 @@ class TestAFenceOnS3:
 
         assert (lost.met, done.fence.version, newest(spark, orders)) == (1, 3, 3)
         unfenced(spark, orders)
+
+    def test_a_log_is_checked_once_for_all_its_entries(self, spark, orders, proxy, environment):
+        """A switch-over checks both logs before its fence, so writers do not wait for the requests of the check."""
+        log = DeltaFencedLog(spark, orders)
+        log.check()
+        probed = Fault("denied", "PUT", f"{orders.removeprefix('s3a:/')}{PROBE}", 1000)
+        proxy.faults.append(probed)
+
+        fence_log(log.at(orders), OURS, timeout_s=60)
+        unfence_log(log, OURS, force=False, timeout_s=60)
+        with pytest.raises(PermissionDeniedError):
+            DeltaFencedLog(spark, orders).check()
+        proxy.faults.remove(probed)
+
+        assert newest(spark, orders) == 4
 
     def test_a_user_who_may_not_write_the_log_is_refused(self, spark, orders, proxy, environment):
         """The hint names the folder; the table stays as it is."""

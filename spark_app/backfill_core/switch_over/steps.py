@@ -23,7 +23,7 @@ Settling         done           Switched        stores the mark Switched; keepSo
 GivingUp         done           Following       lifts the fence of a switch-over, also one of an earlier run; `backfill fence` keeps its own
                  failed         Interrupted
 
-CheckingTarget   done           Reversing       the undo begins if no other writer changed the target; keepSource: Following copies their changes to the source first
+CheckingTarget   done           Reversing       the undo begins if no other writer changed the target; keepSource: Following copies their changes to the source first, and compares them
                  others wrote   Refused
                  failed         Refused
 Reversing        done           Holding         stores the mark Undoing in the source
@@ -33,7 +33,7 @@ Holding          done           Rechecking      makes the target read-only
 Rechecking       done           VerifyingBack   reads the target's log up to its fence; keepSource: Following copies the last changes to the source
                  others wrote   Redoing
                  failed         Interrupted
-VerifyingBack    done           Restoring       keepSource: Following compares everything that changed since the switch-over
+VerifyingBack    done           Restoring       keepSource: Following compares everything that changed since CheckingTarget
                  others wrote   Redoing
                  failed         Interrupted
 Restoring        done           Returning       the name points to the source again

@@ -282,6 +282,8 @@ class FencedLog(Protocol):
     def check(self) -> None:
         """Check that an entry cannot replace another writer's commit, and that this user may write to the log.
 
+        A log that passed is not checked again: on S3 the check takes three requests, and writers wait while a fence holds.
+
         Raises:
             UnsupportedSourceFeatureError: the store ignores the condition that a version must not exist.
             PermissionDeniedError, AwayError: the storage failed.

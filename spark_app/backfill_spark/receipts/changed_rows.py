@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -43,6 +43,30 @@ class ChangesReceipt:
     target: ChangedFiles[LoggedFile]
 
 
+HELD_FILES_MAX = 100_000
+"""Largest list that is held in memory until the next comparison."""
+
+
+class FileLists:
+    """Files of the two versions that were compared last: the next comparison starts from them, and does not read them again."""
+
+    def __init__(self) -> None:
+        """Hold no version."""
+        self._held: dict[str, tuple[int, Sequence[LoggedFile]]] = {}
+
+    def files(self, path: str, version: int, read: Callable[[int], Sequence[LoggedFile]]) -> Sequence[LoggedFile]:
+        """Return the files of a version of a table; they are read unless the last comparison read them."""
+        held, files = self._held.get(path, (None, ()))
+        return files if held == version else read(version)
+
+    def hold(self, path: str, version: int, files: Sequence[LoggedFile]) -> None:
+        """Hold the files of a version for the next comparison, instead of those of an earlier version; a longer list is read again."""
+        if len(files) <= HELD_FILES_MAX:
+            self._held[path] = version, files
+        else:
+            self._held.pop(path, None)
+
+
 @dataclass(frozen=True)
 class ChangedRows:
     """Both sides of a job between an earlier receipt and a later version of each."""
@@ -54,6 +78,8 @@ class ChangedRows:
     target_version: int
     check: Callable[[], None]
     """Called before each Spark job; an exception that it raises ends the comparison."""
+
+    lists: FileLists = field(default_factory=FileLists)
 
     def receipt(self, *, epoch: int) -> ChangesReceipt | Everything:
         """Compare the changed files; return the reason if only a comparison of everything is possible or sensible."""
@@ -88,11 +114,19 @@ class ChangedRows:
 
     def _source_files(self) -> ChangedFiles[LoggedFile]:
         assert self.base.source_version is not None, "the base has versions"
-        before, after = (self._source.files_of(version) for version in (self.base.source_version, self.source_version))
-        return _changed(before, after)
+        return self._changed(self._source.path, self.base.source_version, self.source_version, self._source.files_of)
 
     def _target_files(self) -> ChangedFiles[LoggedFile]:
-        return _changed(*map(self._files_of_target, (self.base.target_version, self.target_version)))
+        versions = self.base.target_version, self.target_version
+        return self._changed(self.tables.sink.path, *versions, self._files_of_target)
+
+    def _changed(
+        self, path: str, before: int, after: int, read: Callable[[int], Sequence[LoggedFile]]
+    ) -> ChangedFiles[LoggedFile]:
+        earlier = self.lists.files(path, before, read)
+        later = earlier if after == before else read(after)
+        self.lists.hold(path, after, later)
+        return changed_files(earlier, later, action=lambda file: file.action, size=lambda file: file.bytes)
 
     def _files_of_target(self, version: int) -> list[LoggedFile]:
         return files_at(self.tables.spark, self.tables.sink.path, version, nulls_of=())
@@ -154,7 +188,3 @@ def _signed(files: ChangedFiles[LoggedFile], rows: Callable[[Sequence[LoggedFile
         return rows(files.added, 1)
     removed = rows(files.removed, -1)
     return rows(files.added, 1).unionAll(removed) if files.added else removed
-
-
-def _changed(before: Sequence[LoggedFile], after: Sequence[LoggedFile]) -> ChangedFiles[LoggedFile]:
-    return changed_files(before, after, action=lambda file: file.action, size=lambda file: file.bytes)

@@ -51,22 +51,30 @@ class BackComparison:
     check: Callable[[], None]
     """Called before each Spark job; an exception that it raises ends the comparison."""
 
+    earlier: Compared | None = None
+    """Comparison before the target was fenced; `None` compares everything that changed since the switch-over."""
+
     def compared(self) -> Compared:
-        """Compare what changed since the receipt of the switch-over; everything if that is not possible.
+        """Compare what changed since the earlier comparison; everything if that is not possible.
 
         Raises:
             JAVA_ERRORS: the storage failed.
         """
-        base = JobState.decode(self.mark.state).receipt if self.mark.state else None
+        base = self._base()
         # A copy back ends if a table is replaced, or if its columns change: the basis is still that of the receipt.
         basis = None if base is None else base.basis
         chosen = coverage(base, basis, source_version=self.source_version, target_version=self.target_version)
         if isinstance(chosen, OnlyChanges):
             result = self._changes(chosen.base)
             if isinstance(result, ChangesReceipt):
-                return Compared(result.receipt, chosen, result)
+                return Compared(result.receipt, chosen, result, self.earlier)
             chosen = result
         return Compared(self._taken(None, *map(_all, self._now())), chosen)
+
+    def _base(self) -> TableReceipt | None:
+        if self.earlier is not None:
+            return self.earlier.receipt
+        return JobState.decode(self.mark.state).receipt if self.mark.state else None
 
     def _changes(self, base: TableReceipt) -> ChangesReceipt | Everything:
         assert base.source_version is not None, "the base has versions"

@@ -208,6 +208,7 @@ class _Run:
             if not self.follower.is_ours or not may_pass(findings) or time.monotonic() > ends_s:
                 raise SwitchBlockedError(f"the switch-over cannot begin: {'; '.join(found)}.", hint=BLOCKED_HINT)
             self._wait()
+        self.tables.check_logs()
 
     def _wait(self) -> None:
         self.stop.check()
@@ -229,7 +230,7 @@ class _Run:
             fenced = head.protocol.is_fenced
             if fenced or is_moment(head.version, self.first, tables.reached(), waited_s=waited_s):
                 self.fenced_s = time.monotonic()
-                self.fence = tables.fence_source(head.version if waited_s < MOMENT_WAIT_S else None)
+                self.fence = tables.fence_source(head, head.version if waited_s < MOMENT_WAIT_S else None)
             else:
                 self._wait()
 
@@ -284,10 +285,15 @@ class _Run:
 
     # ------------------------------------------------------------------ back to the source
     def _check_target(self) -> Answer:
+        self.tables.check_logs()
         if not self.tables.follows:
             return self._others()
         self._copy_back()
-        return Answer.DONE
+        self.before = self._compared_back()
+        if self.before.receipt.equal:
+            return Answer.DONE
+        self.errors.append(self._unequal(self.before.receipt))
+        return Answer.OTHERS_WROTE
 
     def _reverse(self) -> None:
         self._stage("Undoing")
@@ -311,17 +317,22 @@ class _Run:
     def _verify_back(self) -> Answer:
         if self.copied is None:
             return Answer.DONE  # no other writer changed the target
-        versions = self.copied.source_version, self.copied.version
-        self.after = BackComparison(self.tables, self._marked, *versions, self.stop.check).compared()
+        self.after = self._compared_back()
         if self.after.receipt.equal:
             return Answer.DONE
-        self.errors.append(
-            VerificationFailedError(
-                f"source and target differ in {_differing(self.after.receipt)}: the undo was given up, and the target stays in use.",
-                hint=KEEP_HINT,
-            )
-        )
+        self.errors.append(self._unequal(self.after.receipt))
         return Answer.OTHERS_WROTE
+
+    def _compared_back(self) -> Compared:
+        assert self.copied is not None, "the source follows the target"
+        versions = self.copied.source_version, self.copied.version
+        return BackComparison(self.tables, self._marked, *versions, self.stop.check, self.before).compared()
+
+    def _unequal(self, receipt: TableReceipt) -> VerificationFailedError:
+        return VerificationFailedError(
+            f"source and target differ in {_differing(receipt)}: the undo was given up, and the target stays in use.",
+            hint=KEEP_HINT,
+        )
 
     def _restore(self) -> None:
         self.tables.restore_name(self._marked)

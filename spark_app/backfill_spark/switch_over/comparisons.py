@@ -14,7 +14,7 @@ from backfill_core.protocol.work import Position
 from backfill_core.switch_over.coverage import Coverage, Everything, OnlyChanges, compares_again, coverage
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.receipts.basis import basis_of
-from backfill_spark.receipts.changed_rows import ChangedRows, ChangesReceipt
+from backfill_spark.receipts.changed_rows import ChangedRows, ChangesReceipt, FileLists
 from backfill_spark.receipts.comparison import compare
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Comparisons:
         self._context, self._check = context, check
         self._opened = ExitStack()
         self._job: OpenedJob | None = None
+        self._lists = FileLists()
 
     def __enter__(self) -> Self:
         """Return the comparisons."""
@@ -122,6 +123,7 @@ class Comparisons:
 
     def _reopened(self) -> OpenedJob:
         self._opened.close()
+        self._lists = FileLists()  # lists of a closed source cannot be read
         self._job = self._opened.enter_context(self._context.reopened().open_job())
         return self._job
 
@@ -139,7 +141,7 @@ class Comparisons:
         chosen = coverage(base, basis, source_version=position, target_version=target_version)
         if isinstance(chosen, OnlyChanges):
             assert basis is not None, "a base without the same basis is not used"
-            changed = ChangedRows(job.tables, chosen.base, basis, position, target_version, self._check)
+            changed = ChangedRows(job.tables, chosen.base, basis, position, target_version, self._check, self._lists)
             with job.tables.jobs_explained():
                 result = changed.receipt(epoch=0 if job.state is None else job.state.epoch)
             if isinstance(result, ChangesReceipt):

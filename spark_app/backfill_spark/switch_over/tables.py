@@ -167,10 +167,16 @@ class SwitchTables:
         return Reached(state.consumed, merging.upto)
 
     # ------------------------------------------------------------------ effects
-    def fence_source(self, after: int | None) -> SourceFence | None:
+    def check_logs(self) -> None:
+        """Check both logs before one of them gets a fence; see `ports.source.FencedLog.check`."""
+        self.source.check()
+        self.target.check()
+
+    def fence_source(self, newest: TableHead, after: int | None) -> SourceFence | None:
         """Make the source read-only; return the fence, also one of an earlier run.
 
         Args:
+            newest: Newest version of the source, as it was read just now.
             after: Version that the fence must follow: `None` is returned if the source has a newer one. `None` accepts any version.
         """
         request = request_of(self.context.backfill, self.reason, SWITCHING)
@@ -180,7 +186,7 @@ class SwitchTables:
                 return Open(head.version)
             return fence_step(head, request)
 
-        answer = self._settled(self.source, step)
+        answer = settled(self.source, step, newest, ENTRY_WAIT_S)[0]
         return answer.fence if isinstance(answer, Fenced) else None
 
     def fence_target(self) -> None:

@@ -14,7 +14,7 @@ from support.tables.jobs import document, make_kind, make_orders
 from support.tables.oracle import adds_of, foreign_files
 
 from backfill import Backfill, Settings
-from backfill.errors import ReverseEndedError, SwitchBlockedError
+from backfill.errors import BackfillError, ReverseEndedError, SwitchBlockedError
 from backfill_api.load import load_backfill
 from backfill_core.source_fence.table_protocol import FENCED, SWITCH
 from backfill_spark.delta.log import head_actions
@@ -158,6 +158,30 @@ class TestASourceThatFollows:
             running.until(lambda progress: (progress.consumed_version or 0) >= newest)
         assert job.compare(spark).receipt.equal
         assert ids_in(target) == ids_in(source)
+
+    def test_with_a_damaged_copy_refuses_the_undo_while_writers_use_the_target(self, spark, moved):
+        """The undo compares before it makes the target read-only; with the right bytes it succeeds."""
+        job, name, source, target = moved()
+        job.switch(spark)
+
+        with FollowingBack(spark, job) as back:
+            other_engine.insert(target, "SELECT * REPLACE (CAST(5000 AS BIGINT) AS id) FROM now LIMIT 1")
+            newest = head_actions(spark, target).version
+            back.until(lambda state: state.version >= newest)
+            copied = Path(source, list(adds_of(source))[-1])
+            content = copied.read_bytes()
+            copied.write_bytes(bytes(255 - byte if at < len(content) // 4 else byte for at, byte in enumerate(content)))
+            with pytest.raises(BackfillError):
+                job.undo_switch(spark)
+            assert name.read_text() == target
+            assert FENCED not in str(head_actions(spark, target).protocol)
+            other_engine.insert(target, "SELECT * REPLACE (CAST(5001 AS BIGINT) AS id) FROM now LIMIT 1")
+            copied.write_bytes(content)
+            done = job.undo_switch(spark)
+
+        assert (done.end, done.receipt.equal, name.read_text()) == ("Undone", True, source)
+        assert [part.startswith("compared the changes") for part in done.compared] == [True, True]
+        assert ids_in(source) == ids_in(target) == sorted({*range(100), 5000, 5001})
 
 
 class TestAnEnd:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from backfill_core.errors import (
@@ -39,9 +39,13 @@ class DeltaFencedLog:
 
     spark: SparkSession
     path: str
+    _checked: set[str] = field(default_factory=set, compare=False, repr=False)
+    """Paths that passed the check; the logs of other tables, made by `at`, share it."""
 
     def check(self) -> None:
         """See `ports.source.FencedLog`."""
+        if self.path in self._checked:
+            return
         folder = f"{self.path}/_delta_log"
         files = java(self.spark).org.apache.hadoop.fs.Path(folder).getFileSystem(hadoop_conf(self.spark))
         with self._written():
@@ -49,6 +53,7 @@ class DeltaFencedLog:
                 check_conditional_writes(self.spark, files, folder)
             except UnsupportedTargetFeatureError as unsafe:
                 raise UnsupportedSourceFeatureError(unsafe.message, hint=unsafe.hint) from unsafe
+        self._checked.add(self.path)
 
     def head(self) -> TableHead:
         """See `ports.source.FencedLog`."""
