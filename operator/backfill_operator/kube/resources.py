@@ -19,7 +19,7 @@ from backfill_api.resources import (
 
 __all__ = [
     "BACKFILLS", "BY_KIND", "CONFIG_MAPS", "EVENTS", "FLAVORS", "LEASES", "PODS", "SECRETS", "SERVICES", "WORKLOADS", "Raw",
-    "Resource", "key_of", "resource_of", "version_of",
+    "Resource", "key_of", "resource_of", "version_number", "version_of",
 ]  # fmt: skip
 
 Raw = dict[str, Any]
@@ -42,6 +42,10 @@ def key_of(raw: Raw) -> tuple[str, str]:
 
 
 def version_of(raw: Raw) -> int:
-    """Return the resourceVersion as a number. Kubernetes 1.35 defines their order; older versions use etcd revisions."""
-    text = str(raw["metadata"].get("resourceVersion", ""))
+    """Return the resourceVersion of an object as a number."""
+    return version_number(str(raw["metadata"].get("resourceVersion", "")))
+
+
+def version_number(text: str) -> int:
+    """Return a resourceVersion as a number. Kubernetes 1.35 defines their order; older versions use etcd revisions."""
     return int(text) if text.isascii() and text.isdigit() else 0

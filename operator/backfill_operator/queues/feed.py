@@ -20,7 +20,7 @@ from backfill_operator.informer.namespaces import WatchedNamespaces
 from backfill_operator.informer.watch_session import WatchSession
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import FORBIDDEN, ApiError, NotFoundError
-from backfill_operator.kube.resources import WORKLOADS, Raw, key_of, version_of
+from backfill_operator.kube.resources import WORKLOADS, Raw, key_of, version_number, version_of
 from backfill_operator.queues.parse import MANAGED_BY, CachedWorkload, workload_of
 
 OURS: Final = f"{MANAGED_BY}={FIELD_MANAGER}"
@@ -155,7 +155,7 @@ class WorkloadFeed:
             for raw in page:
                 gone.discard(key_of(raw))
                 self._take(key_of(raw), workload_of(raw))
-        self._reported[scope] = version_of({"metadata": {"resourceVersion": versions[0]}})
+        self._reported[scope] = version_number(versions[0])
         for key in gone:
             self._gone(key, self._reported[scope])
         self._know(scope, "")

@@ -279,6 +279,10 @@ def version_of(position: Position | None) -> int | None:
 class FencedLog(Protocol):
     """Log of a table that can be made read-only for all writers; `source_fence.fence` decides on its entries."""
 
+    @property
+    def path(self) -> str:
+        """Folder of the table, without a read of its log."""
+
     def check(self) -> None:
         """Check that an entry cannot replace another writer's commit, and that this user may write to the log.
 

@@ -96,7 +96,7 @@ class BackComparison:
         return self._source(self.source_version), self._target(self.target_version)
 
     def _source(self, version: int) -> list[LoggedFile]:
-        return files_at(self._spark, self.tables.source.head().path, version, nulls_of=())
+        return files_at(self._spark, self.tables.source.path, version, nulls_of=())
 
     def _target(self, version: int) -> list[LoggedFile]:
         return files_at(self._spark, self.mark.target, version, nulls_of=())
@@ -115,7 +115,7 @@ class BackComparison:
             target_version=self.target_version, source_position=str(self.source_version), verified_ms=None,
         )  # fmt: skip
         if source.count or target.count:
-            of_source = _rows(self._spark, self.tables.source.head().path, self.source_version, source)
+            of_source = _rows(self._spark, self.tables.source.path, self.source_version, source)
             of_target = _rows(self._spark, self.mark.target, self.target_version, target)
             sums = signed_sums(of_source, of_target, key=spec.key, vnodes=vnodes, mode=APPEND)
             digest = sums.digest if base is None else _joined(base.digest, sums.digest)

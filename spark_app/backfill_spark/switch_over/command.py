@@ -192,7 +192,7 @@ class _Run:
     def _result(self, machine: SwitchOver) -> SwitchResult:
         tables = self.tables
         assert isinstance(machine.at, End)
-        source, target = tables.source.head().path, tables.context.sink.path
+        source, target = tables.source.path, tables.context.sink.path
         spent = None if self.fenced_s is None or self.flipped_s is None else round(self.flipped_s - self.fenced_s, 3)
         flip = tuple(tables.flip.describe(source, target))
         receipt = None if self.after is None else self.after.receipt

@@ -65,7 +65,7 @@ class CopyBack:
         """
         self._tables, self._mark, self._check = tables, mark, check
         self._spark, self._job = tables.context.spark, tables.context.backfill.job_id
-        self._files = TargetLog(self._spark, tables.source.head().path)
+        self._files = TargetLog(self._spark, tables.source.path)
         self._judged = -1
         """Last version of the source without another writer's commit; -1 before the first look."""
 

@@ -232,7 +232,7 @@ class SwitchTables:
         The target stores the source's folder instead: the flip may change the name of the source, and no copy may begin again.
         """
         self.open_target()
-        request, source = request_of(self.context.backfill, ""), self.source.head().path
+        request, source = request_of(self.context.backfill, ""), self.source.path
         self._settled(self.target, lambda head: point_step(head, request, source))
         stored = self.committer.read_state()
         if stored.text is not None:

@@ -1,4 +1,4 @@
-"""Measure what a receipt, a repair, an orphan clean-up and the shipping of a version do with lists of many files.
+"""Measure a receipt, a repair, an orphan clean-up and the shipping of a version, with lists of many files.
 
     python tests/benchmarks/alone/million_compared.py [--only receipt,repair,orphans,shipping] [--sizes 10000,100000,1000000]
 
