@@ -374,6 +374,8 @@ class StoredSummary:
     position: str = ""
     """As `StrategyView.position`."""
 
+    writer_conflicts: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class StrategyPlugin(Generic[S]):

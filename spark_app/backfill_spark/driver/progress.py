@@ -141,6 +141,7 @@ def progress_of_state(state: JobState, summary: StoredSummary, say: Callable[[Po
         bad_records=state.quarantine.rows,
         position=summary.position[:MESSAGE_MAX],
         changes_done=state.changes_done,
+        writer_conflicts=summary.writer_conflicts,
         bytes_done=state.bytes_done,
         consumed_version=version_of(state.consumed),
         consumed_position=say(state.consumed)[:MESSAGE_MAX],

@@ -2,7 +2,10 @@
 
 from backfill_core.in_place.conflicts import ForeignChanges
 from backfill_core.in_place.writer_conflicts import WriterConflicts
+from backfill_core.job.state import JobState
 from backfill_core.log_shipping.actions import FileAdded, FileRemoved
+from backfill_core.strategies.in_place.stored import InPlaceStored, decode, summarize
+from backfill_spark.driver.progress import progress_of_state
 
 
 def rewritten(*read):
@@ -72,3 +75,12 @@ class TestTheDistance:
         counts = WriterConflicts(2, committed=9)
 
         assert [counts.distance_ms(rewrites, 10_000) for rewrites in (0, 1, 10)] == [0, 500_000, 50_000]
+
+
+class TestAStoppedJob:
+    def test_status_without_a_driver_shows_the_transactions_that_writers_lost(self):
+        """The count was shown only while a driver ran."""
+        stored = InPlaceStored("t", 3, ("c",), None, 100, 40, 2, writer_rewrites=9, writer_conflicts=4)
+        state = JobState("a/b", "h", 1, 7, "InPlace", stored.encode(), 5, 10, 2, 3)
+
+        assert progress_of_state(state, summarize(decode(stored.encode())), str).writer_conflicts == 4

@@ -86,4 +86,6 @@ def open_request(stored: InPlaceStored | None) -> PinVersion:
 def summarize(stored: InPlaceStored) -> StoredSummary:
     """Summarize the progress of the job."""
     phase = FILLING if stored.filled is None else FILLED
-    return StoredSummary(phase, stored.rows_total, stored.rows_done, 0, stored.files)
+    return StoredSummary(
+        phase, stored.rows_total, stored.rows_done, 0, stored.files, writer_conflicts=stored.writer_conflicts
+    )
