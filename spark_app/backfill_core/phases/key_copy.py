@@ -34,6 +34,9 @@ from backfill_core.protocol.work import KeyRangeStaged, ReadKeyRange, StagedFile
 FIRST_CHUNK_ROWS = 300_000
 CHUNK_ROWS_MIN = 50_000
 CHUNK_ROWS_MAX = 50_000_000
+FIRST_CUT_ROWS = 400_000
+"""The first read of an attempt is cut off at `CHUNK_ROWS_MIN` if it has more rows: a Java that has just started is slow."""
+
 GROWN_SHARE, GROWN_CHUNKS = 8, 16
 """New cuts are taken once reads exceeded their estimates by an eighth of all rows or by 16 chunks, whichever is less."""
 
@@ -74,7 +77,7 @@ class KeyCopy:
         self._bucket = TokenBucket.unlimited()
         self._limit, self._mixed = 0, False
         """Number of the limit in force, and whether the newest commit contains rows of another limit."""
-        self._barrier_passed = False
+        self._barrier_passed = self._began = False
         self.meter = RateMeter()
         self._sizer = SplitSizer(settings.chunk_target_s, FIRST_CHUNK_ROWS, CHUNK_ROWS_MIN, CHUNK_ROWS_MAX)
 
@@ -117,6 +120,10 @@ class KeyCopy:
     def ready(self, version: int) -> bool:
         """Return whether a commit would take a chunk of a version."""
         return bool(self._queue) and self._is_ready(self._queue[0], version)
+
+    def begins(self, version: int) -> bool:
+        """Return whether the first rows of this attempt are staged, without a limit. Their commit waits for no barrier."""
+        return not self._began and self.rate_limit is None and self.ready(version)
 
     @staticmethod
     def _is_ready(chunk: Chunk, version: int) -> bool:
@@ -171,7 +178,7 @@ class KeyCopy:
         assert isinstance(chunk.state, RunningChunk)
         if chunk.state.charged is not None:
             self._bucket = self._bucket.take(result.rows_read - chunk.state.charged, now.mono_s)
-        else:
+        elif self._began or not chunk.state.cut_off:
             self._sizer = self._sizer.observe(result.rows_read, now.mono_s - chunk.state.since_s)
         if chunk.version != self._cells_version:
             self._surplus += max(0, result.rows_read - chunk.rows)
@@ -291,12 +298,14 @@ class KeyCopy:
     def _bound(self, chunk: Chunk, quota: int | None) -> tuple[int | None, bool]:
         """Return the row limit for the read of a chunk (R-ARR-9), and whether the chunk probably has more rows.
 
-        An estimate is itself a limit only at the version of the cuts, and for a range that begins at a cut. Without a rate limit, a range of
-        a newer version is limited if it has no end, or if ranges had more rows than estimated.
+        An estimate is itself a limit only at the version of the cuts, and for a range that begins at a cut. Without a rate limit, the first
+        read is small, and a range of a newer version is limited if it has no end, or if ranges had more rows than estimated.
         """
         begins, grown = self._cells.begins_at(chunk.low), self._grown(chunk)
         bounds = [rows for rows in (quota, self._settings.chunk_rows) if rows is not None]
-        if not bounds and grown and (chunk.high is None or self._surplus >= self.rows_per_chunk):
+        if not bounds and chunk is self._queue[0] and not self._began and chunk.rows > FIRST_CUT_ROWS:
+            bounds = [CHUNK_ROWS_MIN]
+        elif not bounds and grown and (chunk.high is None or self._surplus >= self.rows_per_chunk):
             bounds = [min(self.rows_per_chunk, GROWN_ROWS_MAX)]
         rows_max = min(bounds, default=CHUNK_ROWS_MAX)
         more = rows_max < (chunk.rows if begins else CHUNK_ROWS_MAX)
@@ -377,6 +386,7 @@ class KeyCopy:
             )
             self.chunks += 1
             self.revision += 1
+            self._began = True
         self.rows += sum(file.rows for file in files)
         return tuple(files)
 

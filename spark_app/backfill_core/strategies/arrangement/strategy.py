@@ -182,8 +182,10 @@ class ArrangementStrategy:
         )
 
     def _wants_chunks_committed(self) -> bool:
-        """Return true if the end of the copy, or a staged batch, waits for a commit of chunks."""
+        """Return true if the first rows, the end of the copy, or a staged batch waits for a commit of chunks."""
         consumed = self._replay.consumed
+        if self._copy.begins(consumed):
+            return True
         waits = not self._settings.merges and self._ends_round and not self._copy.reads(consumed)
         return self._copy.completes(consumed) or (waits and self._copy.ready(consumed))
 
