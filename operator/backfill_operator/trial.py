@@ -1,14 +1,18 @@
 """`python -m backfill_operator.trial NAMESPACE NAME ROWS SECONDS`, which `helm test` runs.
 
 Waits until the chart's Backfill has finished, and compares its receipt with the known number of source rows. Gives up
-after SECONDS, before helm does, because helm does not report why a Backfill waits.
+after SECONDS, before helm does, because helm does not report why a Backfill waits. The pod is deleted with the operator's account.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import json
 import sys
 import time
+from pathlib import Path
 from typing import Any, Final
 
 from kubernetes.aio.client.configuration import Configuration
@@ -16,8 +20,9 @@ from kubernetes.aio.config import load_config
 
 from backfill_core.errors import EXIT_USAGE
 from backfill_operator.kube.client import Cluster
+from backfill_operator.kube.errors import ApiError
 from backfill_operator.kube.rate import wait
-from backfill_operator.kube.resources import BACKFILLS, Raw
+from backfill_operator.kube.resources import BACKFILLS, PODS, Raw
 from backfill_operator.settings import OperatorSettings
 
 LOOK_EVERY_S: Final = 1.0
@@ -27,6 +32,30 @@ HINTS: Final = {
     UNSEEN: "see the operator's log, and whether watch.namespaces has this namespace",
 }
 """Hints for users, by a string in the state of a waiting Backfill."""
+TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+
+
+async def own(cluster: Cluster, token: str) -> str:
+    """Make the account of a pod's token the owner of this pod; return why it is not, or empty.
+
+    helm deletes the account when it uninstalls, and leaves the pods of tests.
+    """
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["kubernetes.io"]
+        account, namespace, name = claims["serviceaccount"], claims["namespace"], claims["pod"]["name"]
+        owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": account["name"], "uid": account["uid"]}
+    except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
+        return "the token does not name the pod and its account"
+    try:
+        pod = await cluster.get(PODS, namespace, name)
+        if pod is None:
+            return f"{name} is gone"
+        change = {"metadata": {"ownerReferences": [owner]}}
+        await cluster.patch(PODS, namespace, name, change, resource_version=pod["metadata"]["resourceVersion"])
+    except ApiError as error:
+        return str(error)
+    return ""
 
 
 def verdict(backfill: Raw | None, rows: int) -> tuple[bool, str]:
@@ -85,6 +114,9 @@ async def _run(namespace: str, name: str, rows: int, limit_s: float) -> int:
     configuration = Configuration()
     await load_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
     async with Cluster(configuration, OperatorSettings()) as cluster:
+        stays = await own(cluster, TOKEN_FILE.read_text()) if TOKEN_FILE.exists() else "it has no token"
+        if stays:
+            sys.stdout.write(f"this pod stays after `helm uninstall`: {stays}\n")
         why = await follow(cluster, namespace, name, rows, limit_s=limit_s)
     sys.stdout.write(f"failed: {why}\n" if why else f"passed: {rows} rows, equal on both sides\n")
     return 1 if why else 0

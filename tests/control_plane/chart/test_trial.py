@@ -1,17 +1,18 @@
 """The objects and the result of `helm test`: one tiny Backfill whose rows are compared."""
 
 import base64
+import json
 
 import pytest
 from deltalake import DeltaTable
 from support.cluster import charts
-from support.cluster.charts import SYSTEM, TENANTS, only, place, trial
+from support.cluster.charts import RELEASE, SYSTEM, TENANTS, of_kind, only, place, rendered, trial
 from support.operators.rig import Rig
 
 from backfill_api.load import load_backfill
 from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.driver_pod import driver_pod
-from backfill_operator.trial import follow, verdict
+from backfill_operator.trial import follow, own, verdict
 
 ROWS = 10
 
@@ -125,6 +126,55 @@ SAYINGS = {
     "too few": (backfill(EQUAL | {"rows": 9}, Complete="True"), True, "should have 10 rows"),
     "not compared": (backfill(Complete="True"), True, "should have 10 rows"),
 }
+
+
+POD = "backfill-operator-trial"
+
+
+def token(namespace, name=POD):
+    """Return a token in the form of Kubernetes; the signature belongs to the API server."""
+    claims = {
+        "kubernetes.io": {
+            "namespace": namespace, "pod": {"name": name, "uid": "b"}, "serviceaccount": {"name": RELEASE, "uid": "a"},
+        }
+    }  # fmt: skip
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.sig"
+
+
+class TestAnUninstallation:
+    async def test_account_that_helm_deletes_owns_the_pod(self):
+        """The pod once stayed after `helm uninstall`, because helm keeps the hooks of a test (fault K15)."""
+        async with Rig(start=False) as rig, rig.api.cluster(rig.settings) as cluster:
+            pod = {"metadata": {"name": POD}, "spec": {"containers": [{"name": "trial", "image": "a"}]}}
+            rig.store.create("pods", rig.namespace, pod)
+            why = await own(cluster, token(rig.namespace))
+            [owner] = rig.store.get("pods", rig.namespace, POD)["metadata"]["ownerReferences"]
+
+        assert why == ""
+        assert owner == {"apiVersion": "v1", "kind": "ServiceAccount", "name": RELEASE, "uid": "a"}
+
+    @pytest.mark.parametrize("text", ["", "a", "a.b.c", "a.e30.c", "a.W10.c", "a.eyJrdWJlcm5ldGVzLmlvIjoxfQ.c", "a.\u00e9.c"])
+    async def test_token_of_another_form_fails_no_test(self, text):
+        """The rows are compared all the same, and the reason is shown."""
+        async with Rig(start=False) as rig, rig.api.cluster(rig.settings) as cluster:
+            assert await own(cluster, text) == "the token does not name the pod and its account"
+            assert "is gone" in await own(cluster, token(rig.namespace, "another"))
+
+    def test_right_is_for_this_pod_only(self):
+        """Nothing else in the operator's namespace may be changed by it."""
+        role = next(role for role in of_kind(rendered(), "Role") if role["metadata"]["name"] == f"{RELEASE}-trial")
+        pod = only(trial(), "Pod")["metadata"]
+
+        assert place(role)[0] == pod["namespace"]
+        assert role["rules"] == [
+            {"apiGroups": [""], "resources": ["pods"], "resourceNames": [pod["name"]], "verbs": ["get", "patch"]}
+        ]
+
+    def test_right_does_not_exist_without_a_trial(self):
+        """A cluster-wide installation may name no namespace."""
+        made = rendered(watch={"namespaces": [], "clusterWide": True})
+
+        assert f"{RELEASE}-trial" not in {role["metadata"]["name"] for role in of_kind(made, "Role")}
 
 
 class TestWhatIsSaid:
