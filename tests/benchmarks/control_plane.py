@@ -1,6 +1,6 @@
 """Measure the operator on one core, against a real API server on the same machine.
 
-    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--only launch,control,pause,scale,beside,finished]
+    python tests/benchmarks/control_plane.py --out build/bench/operator.json [--objects 10000] [--hostile 100] [--only launch,control,pause,scale,beside,finished]
 
 The file is not called `operator.py`: a script's own folder comes first on the path, and the standard library has that module.
 """
@@ -24,6 +24,7 @@ sys.path[0] = str(ROOT / "tests")
 
 from support.bench_report import write_report  # noqa: E402
 from support.cluster import harness as cluster_harness  # noqa: E402
+from support.hostile.crowd import crowd  # noqa: E402
 from support.operators.lone_operator import LoneOperator  # noqa: E402
 from support.operators.rig import SPEC, RealApi, Rig  # noqa: E402
 
@@ -45,8 +46,8 @@ KEPT_S = 86_400
 FORGOTTEN = 10_000
 """Number of finished Backfills whose retention has expired at the next start of the operator."""
 STARTUP_TIMEOUT_S = 86_400
-UNREADABLE_LEVELS = 1500
-"""At this depth of nesting, a template used to end the operator's JSON parser."""
+EDITED = 100
+"""Number of sound Backfills that are edited while no operator runs."""
 
 
 def p99(values):
@@ -60,8 +61,9 @@ def own_target(name):
 
 
 class Bench:
-    def __init__(self, borrowed, objects):
-        self.borrowed, self.objects, self.figures, self.extra = borrowed, objects, {}, {}
+    def __init__(self, borrowed, objects, hostile):
+        self.borrowed, self.objects, self.hostile = borrowed, objects, hostile
+        self.figures, self.extra = {}, {}
 
     def put(self, name, value):
         self.figures[name] = round(value, 3)
@@ -308,13 +310,14 @@ class Bench:
 
     # ------------------------------------------------------------ beside
     async def beside(self, number=40):
-        """Compare a start and a launch with and without one Backfill that cannot be parsed, among many suspended ones."""
+        """Compare edits that a start finds, and later launches, with and without hostile Backfills, among many suspended ones."""
         async with self.place() as (namespace, cluster, configuration):
             await self._populate(cluster, namespace, suspend=True)
             with_it, without = [], []
-            await self._started(cluster, namespace, configuration, "warm", 1)
+            async with LoneOperator(self.borrowed.kubeconfig, namespace) as first:
+                await self._settled(first, "Suspended")
             for figures, turn in ((without, "a"), (with_it, "b"), (with_it, "c"), (without, "d")):
-                await self._unreadable(configuration, namespace, present=figures is with_it)
+                await self._hostile(configuration, namespace, present=figures is with_it)
                 figures.append(await self._started(cluster, namespace, configuration, turn, number))
             for position, name in enumerate(("beside_startup", "beside_launch")):
                 alone, beside = (sum(figure[position] for figure in figures) / 2 for figures in (without, with_it))
@@ -323,9 +326,15 @@ class Bench:
                 self.put(name, beside / alone)
 
     async def _started(self, cluster, namespace, configuration, turn, number):
-        """Start the operator; return the seconds until all are listed and settled, and the median seconds of a launch."""
+        """Start the operator; return the seconds until it has seen edits of the others, and the median seconds of a launch."""
+        edited = [f"job-{at}" for at in range(0, self.objects, max(1, self.objects // EDITED))]
+        for name in edited:
+            version = (await cluster.get(BACKFILLS, namespace, name))["metadata"]["resourceVersion"]
+            change = {"spec": {"backoffLimit": ord(turn)}}
+            await cluster.patch(BACKFILLS, namespace, name, change, resource_version=version)
         async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
-            await self._settled(operator, "Suspended")
+            for name in edited:
+                await self._observed(cluster, namespace, name)
             took, waits, cpu_s = time.monotonic() - operator.began, [], operator.cpu_s()
             async with self.pods_seen(configuration, namespace) as seen:
                 for index in range(number):
@@ -340,18 +349,30 @@ class Bench:
         )
         return took, launch
 
-    async def _unreadable(self, configuration, namespace, *, present):
-        """Create the Backfill that no parser reads, or delete it; as a string, because Python's writer would fail too."""
-        body = json.dumps(self.backfill("unreadable", driver={"template": {"metadata": "@deep@"}}))
-        body = body.replace('"@deep@"', '{"a":' * UNREADABLE_LEVELS + "1" + "}" * UNREADABLE_LEVELS)
+    @staticmethod
+    async def _observed(cluster, namespace, name):
+        """Wait until the status of a Backfill is of its current spec."""
+        while True:
+            backfill = await cluster.get(BACKFILLS, namespace, name)
+            if backfill["status"]["observedGeneration"] == backfill["metadata"]["generation"]:
+                return
+            await asyncio.sleep(0.05)
+
+    async def _hostile(self, configuration, namespace, *, present):
+        """Create the hostile Backfills, or delete them."""
         token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
         headers = {"Content-Type": "application/json"} | ({"Authorization": token} if token else {})
-        connector = aiohttp.TCPConnector(ssl=RESTClientObject(configuration).ssl_context)
+        connector = aiohttp.TCPConnector(ssl=RESTClientObject(configuration).ssl_context, limit=8)
         url = configuration.host + BACKFILLS.path(namespace)
-        async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
-            sent = http.post(url, data=body) if present else http.delete(f"{url}/unreadable")
+
+        async def changed(http, number, body):
+            sent = http.post(url, data=body) if present else http.delete(f"{url}/hostile-{number}")
             async with sent as answer:
-                assert answer.status in (200, 201, 404, 409), await answer.text()
+                assert answer.status in (200, 201, 404, 409), (number, await answer.text())
+
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
+            bodies = crowd(SPEC, self.hostile)
+            await asyncio.gather(*(changed(http, number, body) for number, body in enumerate(bodies)))
 
     async def _settled(self, operator, phase="Launching", number=None):
         """Wait until this many Backfills, or all, are in this phase, and the operator's queue is empty."""
@@ -378,7 +399,7 @@ class Bench:
         await asyncio.gather(*map(create, range(self.objects)))
 
     def report(self, out):
-        more = {"objects": self.objects, "server": self.borrowed.provider, "extra": self.extra}
+        more = {"objects": self.objects, "hostile": self.hostile, "server": self.borrowed.provider, "extra": self.extra}
         write_report(out, self.figures, BARS, **more)
 
 
@@ -386,10 +407,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", default="build/bench/operator.json")
     parser.add_argument("--objects", type=int, default=10_000)
+    parser.add_argument("--hostile", type=int, default=100, help="hostile Backfills of the part `beside`")
     parser.add_argument("--only", default="launch,control,pause,scale,beside")
     args = parser.parse_args()
     with cluster_harness.borrowed_cluster(os.environ) as borrowed:
-        bench = Bench(borrowed, args.objects)
+        bench = Bench(borrowed, args.objects, args.hostile)
         for part in args.only.split(","):
             print(part, flush=True)
             asyncio.run(getattr(bench, part)())

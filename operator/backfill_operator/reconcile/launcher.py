@@ -20,7 +20,7 @@ from backfill_core.cluster_rules.finding import Finding, ManifestRefusedError
 from backfill_core.lifecycle.actions import CreateWorkload, LaunchDriver
 from backfill_core.lifecycle.inputs.token_hash import hash_of
 from backfill_core.lifecycle.naming import base_name, driver_name
-from backfill_core.lifecycle.observation import Observation, SpecRefused
+from backfill_core.lifecycle.observation import NOT_BUILT, Observation, SpecRefused
 from backfill_core.lifecycle.steps.launching import STILL_THERE, quota_is_full
 from backfill_operator.drivers.certificates import CredentialPool, Credentials
 from backfill_operator.kube.client import Cluster
@@ -176,10 +176,10 @@ class Launcher:
         try:
             return self._manifests(seen, action, credentials, placements)
         except ManifestRefusedError as refused:
-            raise RefusedError(422, "Invalid", str(refused)) from refused
+            raise RefusedError(422, NOT_BUILT, str(refused)) from refused
         except UNBUILDABLE as error:
             message = f"the driver's objects cannot be built from this spec: {type(error).__name__}: {error}"
-            raise RefusedError(422, "Invalid", message[:MESSAGE_CHARACTERS_MAX]) from error
+            raise RefusedError(422, NOT_BUILT, message[:MESSAGE_CHARACTERS_MAX]) from error
 
     async def _try_executor(self, seen: Observation, pod: Raw, driver: Raw) -> None:
         """Dry-run an executor's pod: Spark would request refused pods for ever, and report it only in its log.

@@ -155,6 +155,9 @@ class DriverReport:
 NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
 """Cause of a refusal in a namespace that is being deleted."""
 
+NOT_BUILT: Final = "NotBuilt"
+"""Reason of a refusal by the operator itself: the objects cannot be built from this spec with its settings."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:

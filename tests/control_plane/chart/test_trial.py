@@ -153,7 +153,9 @@ class TestAnUninstallation:
         assert why == ""
         assert owner == {"apiVersion": "v1", "kind": "ServiceAccount", "name": RELEASE, "uid": "a"}
 
-    @pytest.mark.parametrize("text", ["", "a", "a.b.c", "a.e30.c", "a.W10.c", "a.eyJrdWJlcm5ldGVzLmlvIjoxfQ.c", "a.\u00e9.c"])
+    @pytest.mark.parametrize(
+        "text", ["", "a", "a.b.c", "a.e30.c", "a.W10.c", "a.eyJrdWJlcm5ldGVzLmlvIjoxfQ.c", "a.\u00e9.c"]
+    )
     async def test_token_of_another_form_fails_no_test(self, text):
         """The rows are compared all the same, and the reason is shown."""
         async with Rig(start=False) as rig, rig.api.cluster(rig.settings) as cluster:

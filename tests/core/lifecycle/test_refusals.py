@@ -11,7 +11,7 @@ from support.operators.observations import T0, after, checked, conditions, ended
 
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_core.lifecycle.actions import Decision, DeletePod, LaunchDriver
-from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING, DriverPod, LaunchFailed, Observation
+from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING, NOT_BUILT, DriverPod, LaunchFailed, Observation
 
 
 class TestWhatIsInTheWay:
@@ -106,6 +106,30 @@ class TestWhatIsInTheWay:
         refused = LaunchFailed(1, T0, 422, "Invalid", "no")
 
         decision = checked(observed(status=STATUSES["planned"], launch_failed=refused, generation=2))
+
+        assert LaunchDriver(1, "Run") in decision.actions
+
+
+class TestASpecThatTheOperatorRefuses:
+    """The operator itself cannot build the objects; only an edit or another setting of the operator changes that."""
+
+    def test_refusal_is_not_tried_again_within_seconds(self) -> None:
+        """A hundred such Backfills once caused a dozen requests a second for minutes, which slowed all others."""
+        refused = LaunchFailed(1, T0, 422, NOT_BUILT, "spec.driver.template: must be a mapping; see the Pod reference")
+        planned = observed(status=STATUSES["planned"], launch_failed=refused)
+
+        decision = checked(planned, T0 + 60_000)
+        later = checked(planned, T0 + 600_000)
+
+        assert (reason(decision.status, "Stalled"), decision.actions) == ("SpecRefused", ())
+        assert decision.requeue_after_s == 540
+        assert LaunchDriver(1, "Run") in later.actions, "a queue may offer another place meanwhile"
+
+    def test_edit_is_tried_at_once(self) -> None:
+        """The user corrects the field that the message names."""
+        refused = LaunchFailed(1, T0, 422, NOT_BUILT, "no")
+
+        decision = checked(observed(status=STATUSES["planned"], launch_failed=refused, generation=2), T0 + 1_000)
 
         assert LaunchDriver(1, "Run") in decision.actions
 

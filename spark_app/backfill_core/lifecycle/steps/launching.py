@@ -14,7 +14,7 @@ from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.inputs.procedures import procedure_of
 from backfill_core.lifecycle.naming import driver_name
-from backfill_core.lifecycle.observation import LaunchFailed
+from backfill_core.lifecycle.observation import NOT_BUILT, LaunchFailed
 from backfill_core.lifecycle.queue.admission import admitted_by
 from backfill_core.lifecycle.status.conditions import MESSAGE_CHARACTERS_MAX, ConditionSet
 from backfill_core.lifecycle.steps.step import (
@@ -50,7 +50,7 @@ TRIES_GROW: Final = 10
 """Longest wait between two tries, as a multiple of the first one: a launch that is refused for hours is tried as long."""
 
 DENIED_LAST_MS: Final = 600_000
-"""The longest wait after a denial, as for a Job."""
+"""The longest wait after a denial, as for a Job, and each wait after a refusal by the operator itself."""
 
 
 def plan_attempt(context: Context) -> StepResult:
@@ -135,6 +135,8 @@ def _refused(failed: LaunchFailed) -> tuple[ConditionSet, int, int]:
         return ConditionSet.stalled("Pending", "NameCollision", message), PERSON_MS, TRIES_GROW * PERSON_MS
     if quota_is_full(failed.status, message):
         return ConditionSet.reconciling("Pending", "QuotaExceeded", message), QUOTA_MS, TRIES_GROW * QUOTA_MS
+    if failed.reason == NOT_BUILT:
+        return ConditionSet.stalled("Pending", "SpecRefused", message), DENIED_LAST_MS, DENIED_LAST_MS
     if failed.status in REFUSED_FOR_GOOD or (failed.status == FORBIDDEN and not _of_surroundings(failed, message)):
         # A policy or a webhook may cause it, which can be corrected without an edit of the spec.
         return ConditionSet.stalled("Pending", "SpecRefused", message), RETRY_MS, DENIED_LAST_MS
