@@ -26,7 +26,7 @@ from backfill_api.status.source_head import SourceHead
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import InvalidSpecError
 from backfill_core.positions.start_time import check_comparable
-from backfill_spark.control.local_registry import control_file, make_state_folder
+from backfill_spark.control.local_registry import log_file, make_state_folder
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 
@@ -173,7 +173,7 @@ class Backfill(Commands, EndOfLife, Fences, Repairs, Switching):
     def log_file(self) -> Path:
         """Log file of an embedded Spark for the command line; its folder is created."""
         make_state_folder(self._settings.state_dir)
-        return control_file(self._settings.state_dir, self.job_id).with_suffix(".log")
+        return log_file(self._settings.state_dir, self.job_id)
 
     def check_sql(self) -> str:
         """Parse the SQL of the transform with Spark's own parser; return why that was not possible, or nothing.

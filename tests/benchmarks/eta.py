@@ -3,7 +3,7 @@
     python tests/benchmarks/eta.py --out build/bench/eta.json [--runs 10] [--rows 2000000]
 
 Every second run changes its limit three times. An interval counts at a quarter, a half and three quarters of the rows: the first one that
-is reported from there on. The bar is 80 % of the intervals.
+is reported from there on. The bar is 80 % of the intervals. The report has the readings of each run, with the seconds that were left.
 """
 
 import argparse
@@ -72,6 +72,7 @@ class Run:
         changes = sorted(rng.sample(range(10, 70), 3)) if number % 2 else []
         self.changes = [(percent, rng.choice([0.3, 0.6, None])) for percent in changes]
         self.estimates = {}
+        self.readings = []
         self.rate = 0
 
     def estimated(self):
@@ -93,6 +94,7 @@ class Run:
         progress, at_s = client.progress(), time.monotonic()
         done = 100 * progress.rows_done // self.rows
         self.rate = max(self.rate, progress.rows_per_second or 0)
+        self.readings.append((at_s, progress))
         if progress.eta_seconds_low is not None and progress.eta_seconds_high is not None:
             estimate = Estimate(at_s, progress.eta_seconds_low, progress.eta_seconds_high)
             for quarter in QUARTERS:
@@ -104,8 +106,18 @@ class Run:
             client.apply(Command(type="Throttle", throttle=ThrottleCommand(rows_per_second=limit)), ACK_S)
 
 
+def of_reading(progress, left_s):
+    """Return the numbers of a reading that an estimate is judged by."""
+    steps = {step.name: [step.state, step.seconds, step.seconds_left] for step in progress.steps}
+    return {
+        "left_s": round(left_s, 1), "rows": progress.rows_done, "rows_per_s": progress.rows_per_second,
+        "limit": None if progress.limit is None else progress.limit.rows_per_second, "step": progress.step, "steps": steps,
+        "eta": [progress.eta_seconds_low, progress.eta_seconds, progress.eta_seconds_high],
+    }  # fmt: skip
+
+
 def of_run(scratch, number, rows, rng):
-    """Return for each quarter of a run whether its end was in the interval; `False` without an interval."""
+    """Return for each quarter of a run whether its end was in the interval, `False` without an interval; and its readings."""
     run = Run(scratch, number, rows, rng)
     limits = "limit changes" if run.changes else "no limit"
     estimates, end_s = run.estimated()
@@ -121,7 +133,7 @@ def of_run(scratch, number, rows, rng):
         )
         verdict = "inside" if inside[quarter] else "OUTSIDE"
         print(f"run {number} ({limits}) at {quarter} %: {shown}: {verdict}, load {os.getloadavg()[0]:.1f}", flush=True)
-    return inside
+    return inside, [of_reading(progress, end_s - at_s) for at_s, progress in run.readings]
 
 
 def percent(inside):
@@ -142,10 +154,10 @@ def main():
         spark = open_session(app_name="source", memory="3g", jars_dir=JARS)
         make_orders(spark, str(scratch / "source"), args.rows, files=16)
         spark.stop()
-        runs = [of_run(scratch, number, args.rows, rng) for number in range(args.runs)]
+        runs, readings = zip(*(of_run(scratch, number, args.rows, rng) for number in range(args.runs)), strict=True)
     figures = {"eta_in_interval": percent([inside for run in runs for inside in run.values()])}
     figures |= {f"eta_in_interval_at_{quarter}": percent([run[quarter] for run in runs]) for quarter in QUARTERS}
-    write_report(args.out, figures, BARS, runs=args.runs, rows=args.rows)
+    write_report(args.out, figures, BARS, runs=args.runs, rows=args.rows, readings=readings)
 
 
 if __name__ == "__main__":

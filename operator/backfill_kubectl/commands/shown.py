@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from backfill_api.resources import BACKFILLS
-from backfill_api.status.progress import PartitionProgress, ProgressSummary
 from backfill_console.bars import show_grid
+from backfill_console.commands.key_views import partition_texts
 from backfill_console.plans import plan_lines
 from backfill_console.receipts import map_lines
-from backfill_console.rows import aligned
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import VerificationFailedError
 from backfill_kubectl.commands.options import (
@@ -28,7 +27,6 @@ from backfill_kubectl.decisions.acknowledgement import describe_receipt
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
 
 FORMATS = output_option("json", "yaml")
-PARTITION_HEADINGS = ("PARTITION", "%", "ROWS", "FILES")
 
 
 def _read(session: Session, name: str) -> StoredBackfill:
@@ -109,17 +107,5 @@ def grid(session: Session, name: str, output: str | None) -> None:
     if progress.grid:
         click.echo(f"{backfill.key}: {progress.percent} %, the snapshot in {len(progress.grid)} parts")
         click.echo(show_grid(progress.grid))
-    if partitions := partition_rows(progress):
+    if partitions := partition_texts(progress):
         say(partitions)
-
-
-def partition_rows(progress: ProgressSummary) -> list[str]:
-    """Return the table of the source's partitions; empty if none are reported."""
-    rows = [_partition(each) for each in progress.partitions]
-    return aligned(PARTITION_HEADINGS, rows, right=frozenset({"%"})) if rows else []
-
-
-def _partition(partition: PartitionProgress) -> tuple[str, ...]:
-    percent = 100 * partition.rows_done // partition.rows_total if partition.rows_total else 100
-    rows = f"{partition.rows_done:,} of {partition.rows_total:,}"
-    return partition.partition, str(percent), rows, f"{partition.files_done:,} of {partition.files_total:,}"

@@ -18,12 +18,12 @@ from rich.live import Live
 
 from backfill_api.plain_text import printable
 from backfill_api.spec.spec import BackfillSpec
-from backfill_console.bars import show_grid
 from backfill_console.commands import key_screen
 from backfill_console.commands.key_screen import KEYS, KeyCommand, KeyScreen, Quit, answered, press
+from backfill_console.commands.key_views import parts_lines, view_lines
 from backfill_console.frame import EventNote, JobFrame, Trend
 from backfill_console.object_frames import frame_of_object, progress_of_status
-from backfill_console.segments import Line, Segment, clipped, line, wrapped
+from backfill_console.segments import Line, line
 from backfill_console.terminal import DrawnLines, show_frame
 from backfill_core.errors import BackfillError
 from backfill_core.lifecycle.naming import driver_name
@@ -33,7 +33,6 @@ from backfill_kubectl.cluster.writer import await_acknowledgement, write_change
 from backfill_kubectl.commands.changes import answer_line, claim_of
 from backfill_kubectl.commands.logs import CONTAINER, event_rows
 from backfill_kubectl.commands.options import now
-from backfill_kubectl.commands.shown import partition_rows
 from backfill_kubectl.decisions.attention import job_line
 from backfill_kubectl.decisions.changes import Change, Pause, Resume, TakeReceipt, Throttle
 from backfill_kubectl.decisions.event_lines import event_lines
@@ -172,33 +171,22 @@ class _Screen:
             frame = frame_of(seen, trend, message=self.state.note, keys=keys)
             if frame is not None:
                 return show_frame(frame, lines=room)
-        return DrawnLines(lambda columns: self._view(seen, keys, columns, room))
+        job, state = seen.backfill.key, self.state
+        return DrawnLines(lambda columns: view_lines(job, state, self._body(seen, columns), keys, columns, room))
 
-    def _view(self, seen: Seen, keys: Sequence[tuple[str, str]], columns: int, room: int) -> list[Line]:
-        """Return a title, the newest lines of the view that fit, the answer to the last key, and the keys."""
-        texts = self._texts(seen)
-        note = [line(Segment(text, "warn")) for text in wrapped(printable(self.state.note), columns) if text]
-        foot = [line(Segment("  ".join(f"{key} {action}" for key, action in keys), "dim"))] if keys else []
-        title = line(Segment(f"{printable(seen.backfill.key)}  {self.state.view}", "strong"))
-        rest = max(0, room - 1 - len(note) - len(foot))
-        body = [line(text) for text in texts[-rest:]] if rest else []
-        return [clipped(each, columns) for each in (title, *body, *note, *foot)][:room]
-
-    def _texts(self, seen: Seen) -> list[str]:
+    def _body(self, seen: Seen, columns: int) -> list[Line]:
         backfill = seen.backfill
         match self.state.view:
-            case "events":
-                return event_rows(seen.events) or ["no events; the cluster keeps them for about an hour"]
             case "grid":
-                progress = backfill.progress
-                grid = [f"{progress.percent} %, the snapshot in {len(progress.grid)} parts", show_grid(progress.grid)]
-                partitions = partition_rows(progress)
-                return [*(grid if progress.grid else []), *partitions] or ["no parts of a snapshot are reported"]
+                return parts_lines(backfill.progress, columns)
+            case "events":
+                texts = event_rows(seen.events) or ["no events; the cluster keeps them for about an hour"]
             case "logs":
                 self._read_log(seen)
-                return self._log
+                texts = self._log
             case _:
-                return job_table([job_line(backfill, now())], ascii_only=self._ascii_only)
+                texts = job_table([job_line(backfill, now())], ascii_only=self._ascii_only)
+        return [line(text) for text in texts]
 
     def _read_log(self, seen: Seen) -> None:
         """Read the newest lines of the driver's log in a thread, every two seconds."""

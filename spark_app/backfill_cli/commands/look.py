@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from backfill import Backfill, NotRunningError, Settings, Status
 from backfill.cluster_warnings import cluster_warnings
 from backfill.control import Client, drivers, find
 from backfill.job import spark_is_installed
-from backfill.lines import current_time
+from backfill.lines import current_time, log_file
 from backfill.status import of_running
 from backfill_cli.commands.options import ASCII, FILE, JOB, OUTPUT, in_folder_of, read, spark_settings, terminal
 from backfill_cli.page.local_jobs import LocalJobs
@@ -25,10 +24,11 @@ from backfill_cli.terminal.screen import Screen
 from backfill_cli.terminal.steps import steps_shown
 from backfill_cli.terminal.streams import Out
 from backfill_cli.terminal.watch_keys import WatchKeys
+from backfill_cli.terminal.watch_views import WatchedJob, show_view
 from backfill_console.commands import key_screen
 from backfill_console.commands.key_screen import KeyCommand
 from backfill_console.formatting import format_source_head, one_line
-from backfill_console.frame import JobFrame, Trend
+from backfill_console.frame import Trend
 from backfill_console.frames import RESTING, frame_of_driver
 from backfill_console.terminal import show_frame, show_plan
 from backfill_page.seen import Action, Pause, Resume, Throttle, Verify
@@ -181,8 +181,9 @@ def _draw(client: Client, spec: BackfillSpec | None, console: Console, closed: t
     Ctrl-C interrupts the main thread, and another one draws: no block is left half drawn.
     """
     screen, trend = Screen(console), Trend()
-    view: Redrawn[JobFrame] | None = None
-    job, jobs = client.address.job_id, LocalJobs(Settings.from_environ().state_dir)
+    view: Redrawn[WatchedJob] | None = None
+    job, state_dir = client.address.job_id, Settings.from_environ().state_dir
+    jobs, log = LocalJobs(state_dir), log_file(state_dir, job)
     keys = WatchKeys(lambda command: jobs.act(job, _action(command)).text)
     try:
         with keys.reading():
@@ -192,10 +193,10 @@ def _draw(client: Client, spec: BackfillSpec | None, console: Console, closed: t
                 frame = frame_of_driver(
                     job, progress, now=now, spec=spec, acks=client.acks(), receipt=client.receipt(), trend=trend
                 )
-                frame = replace(frame, note=keys.note, keys=keys.known)
+                seen = WatchedJob(frame, keys.screen, keys.known, log)
                 if view is None:
-                    view = Redrawn(lambda newest: screen.draw(show_frame(newest, lines=screen.room[1])), frame)
-                view.see(frame)
+                    view = Redrawn(lambda newest: screen.draw(show_view(newest, screen.room[1])), seen)
+                view.see(seen)
                 keys.news.wait(WATCH_EVERY_S)
                 keys.news.clear()
     finally:

@@ -1,4 +1,4 @@
-"""Keys of `backfill status --watch`: each one commands the job, and its answer stands in the block."""
+"""Keys of `backfill status --watch`: each one commands the job or shows another view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from backfill_console.commands.key_screen import LOCAL_KEYS, KeyCommand, KeyScreen, Quit, answered, press
+from backfill_console.commands.key_screen import KEYS, KeyCommand, KeyScreen, Quit, answered, press
 
 if TYPE_CHECKING:
     from backfill_console.commands.keyboard import Keyboard
@@ -44,12 +44,12 @@ class WatchKeys:
     @property
     def known(self) -> tuple[tuple[str, str], ...]:
         """Keys that a person can press."""
-        return () if self._keyboard is None else LOCAL_KEYS
+        return () if self._keyboard is None else KEYS
 
     @property
-    def note(self) -> str:
-        """Message to the user: the typed limit, or the answer to the last key."""
-        return self._screen.note
+    def screen(self) -> KeyScreen:
+        """The view that a person chose, and the message to the user."""
+        return self._screen
 
     @property
     def unanswered(self) -> str:
@@ -64,7 +64,7 @@ class WatchKeys:
         except Empty:
             pass
         for key in () if self._keyboard is None else self._keyboard.pressed():
-            self._screen, requested = press(self._screen, key, LOCAL_KEYS)
+            self._screen, requested = press(self._screen, key)
             if isinstance(requested, Quit):
                 return False
             if requested is not None:

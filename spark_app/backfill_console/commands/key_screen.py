@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -13,9 +12,6 @@ KEYS: Final = (
     ("p", "pause"), ("r", "resume"), ("t", "throttle"), ("v", "verify"), ("l", "logs"), ("e", "events"), ("g", "grid"), ("q", "quit"),
 )  # fmt: skip
 """Keys, each with its action."""
-
-LOCAL_KEYS: Final = tuple((key, action) for key, action in KEYS if action not in ("logs", "events", "grid"))
-"""Keys for a job of this machine, whose block is the only view."""
 
 View = Literal["job", "logs", "events", "grid"]
 
@@ -88,14 +84,12 @@ def keys_in(text: str) -> list[str]:
     return list(_SEQUENCE.sub("", text))
 
 
-def press(
-    screen: KeyScreen, key: str, keys: Sequence[tuple[str, str]] = KEYS
-) -> tuple[KeyScreen, KeyCommand | Quit | None]:
+def press(screen: KeyScreen, key: str) -> tuple[KeyScreen, KeyCommand | Quit | None]:
     """Return the screen after a key, and the requested command; an unknown key changes nothing."""
     if screen.typed is not None:
         return _typed(screen, screen.typed, key)
     key = key.lower()
-    if key != ESCAPE and all(key != known for known, _ in keys):
+    if key != ESCAPE and all(key != known for known, _ in KEYS):
         return screen, None
     if key == "q":
         return screen, Quit()

@@ -140,6 +140,11 @@ def control_file(state_dir: Path, job_id: str) -> Path:
     return state_dir / f"{hashlib.sha256(job_id.encode()).hexdigest()[:16]}.json"
 
 
+def log_file(state_dir: Path, job_id: str) -> Path:
+    """Return the path of a job's log, unless the user chose another file."""
+    return control_file(state_dir, job_id).with_suffix(".log")
+
+
 def running(state_dir: Path) -> list[Address]:
     """Return the drivers that run on this machine, without addresses of killed drivers."""
     return [address for address, alive in _found(state_dir) if alive]

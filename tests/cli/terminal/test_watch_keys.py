@@ -7,7 +7,9 @@ import termios
 from support.console.command_line import running
 from support.console.terminal import Terminal
 
-KEYS_LINE = "p pause  r resume  t throttle  v verify  q quit"
+from backfill.lines import log_file
+
+KEYS_LINE = "p pause  r resume  t throttle  v verify  l logs  e events  g grid  q quit"
 
 
 def watching(folder):
@@ -45,6 +47,28 @@ class TestKeys:
             assert (code, paused) == (0, "History")
             assert driver.seen[1].command.rows_per_s == 50_000
             assert reads_lines(terminal)
+
+    def test_keys_show_the_log_the_events_and_the_grid(self, tmp_path):
+        """Each key again returns to the block; a log that the run writes elsewhere is named."""
+        with running(tmp_path) as driver, watching(tmp_path) as terminal:
+            terminal.wait_for(KEYS_LINE)
+            terminal.press(b"l")
+            terminal.wait_for("no log at")
+            log_file(tmp_path, "default/job").write_text("WARN the store is slow\n")
+            terminal.wait_for("WARN the store is slow")
+            terminal.press(b"p")
+            terminal.wait_for("Undo: backfill resume")
+            terminal.press(b"e")
+            terminal.wait_for("default/job  events")
+            terminal.wait_for("applied at epoch")
+            terminal.press(b"g")
+            terminal.wait_for("25 %, the snapshot in 4 parts")
+            terminal.press(b"g")
+            terminal.wait_for("1,000 of 4,000")
+            terminal.press(b"q")
+
+            assert terminal.ends()[0] == 0
+            assert driver.progress.paused == "History"
 
     def test_quit_leaves_the_job_as_it_is(self, tmp_path):
         """Only the watch ends."""

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from backfill_console.commands.key_screen import (
     KEYS,
-    LOCAL_KEYS,
     KeyScreen,
     Pause,
     Quit,
@@ -117,11 +116,6 @@ class TestViews:
 
         assert len([change for change in requested if not isinstance(change, Quit)]) <= 1
         assert len(screen.typed or "") <= 20
-
-    def test_job_of_this_machine_has_one_view(self):
-        """Its log is the file of its driver, and no cluster reports events."""
-        assert [press(KeyScreen(), key, LOCAL_KEYS) for key in "leg"] == [(KeyScreen(), None)] * 3
-        assert [action for _, action in LOCAL_KEYS] == ["pause", "resume", "throttle", "verify", "quit"]
 
     def test_each_key_has_an_action(self):
         """The line below the block lists them all."""
