@@ -103,17 +103,25 @@ def format_end(frame: JobFrame) -> str:
     left_s = _seconds_left(progress, frame.now)
     if left_s is None or progress.finished or frame.phase in WITHOUT_DRIVER:
         return ""
-    end = frame.now + timedelta(seconds=left_s)
-    low, high = progress.eta_seconds_low, progress.eta_seconds_high
+    # The interval is as old as the estimate, so it has become shorter by the same time.
+    age_s = 0 if progress.eta_seconds is None else max(0, progress.eta_seconds - left_s)
+    low, high = (
+        None if seconds is None else max(0, seconds - age_s)
+        for seconds in (progress.eta_seconds_low, progress.eta_seconds_high)
+    )
+    if left_s < 0 and not high:
+        return ""  # the job runs longer than the estimate allows
+    end = frame.now + timedelta(seconds=max(0, left_s))
     between = "" if low is None or high is None else f" ({show_seconds(low)} to {show_seconds(high)})"
-    return f"{end.astimezone().strftime('%H:%M')}, in {show_seconds(left_s)}{between}"
+    return f"{end.astimezone().strftime('%H:%M')}, in {show_seconds(max(0, left_s))}{between}"
 
 
 def _seconds_left(progress: Progress, now: datetime) -> int | None:
+    """Return the seconds from now to the estimated end, negative if it has passed; `None` without an estimate."""
     if progress.eta is None:
         return progress.eta_seconds
     # A status may be ten seconds old, and its time of the end still holds.
-    return max(0, int((datetime.fromisoformat(progress.eta) - now).total_seconds()))
+    return int((datetime.fromisoformat(progress.eta) - now).total_seconds())
 
 
 def _limit(limit: LimitInForce | None) -> str:

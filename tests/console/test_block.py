@@ -16,6 +16,7 @@ from backfill_api.status.progress import Progress, Watermark
 from backfill_api.wire import Ack
 from backfill_cli.commands.run import STOPPING
 from backfill_console.bars import SHADES, show_grid
+from backfill_console.facts import format_end
 from backfill_console.formatting import one_line
 from backfill_console.frame import Trend
 from backfill_console.frames import frame_of_driver, frame_of_stored
@@ -91,6 +92,24 @@ class TestTheTitle:
         assert "1,089,000 rows" in shown
         assert " of 0" not in shown
         assert re.search(r"lag|rate|ETA| ago", shown) is None
+
+    @pytest.mark.parametrize(
+        ("age_s", "shown"),
+        [
+            (0, "in 1 min 40 s (1 min 20 s to 3 min 20 s)"),
+            (60, "in 40 s (20 s to 2 min 20 s)"),
+            (150, "in 0 s (0 s to 50 s)"),
+            (201, ""),
+        ],
+    )
+    def test_old_estimate_keeps_its_end_and_its_interval(self, age_s, shown):
+        """A status of a cluster is ten seconds old, and that of a silent driver hours: `in 0 s (9 min to 18 min)` was shown."""
+        end = (NOW + timedelta(seconds=100 - age_s)).isoformat()
+        progress = BUSY.model_copy(
+            update={"eta": end, "eta_seconds": 100, "eta_seconds_low": 80, "eta_seconds_high": 200}
+        )
+
+        assert format_end(frame_of_driver("job", progress, now=NOW)).partition(", ")[2] == shown
 
     @pytest.mark.parametrize("shown", ["running", "caught up", "plan"])
     def test_the_title_has_the_colour_of_text(self, shown):

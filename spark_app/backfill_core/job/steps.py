@@ -52,6 +52,9 @@ BATCH_S = 3.0
 VERSION_S = 0.1
 """Guessed seconds of a source version before one was applied."""
 
+UNLIMITED_S = 5.0
+"""Most seconds that a limit saves: for rows that were in flight when it came, for a full bucket, and for rows after the last commit."""
+
 UNSURE = 2.0
 """Factor by which an estimate without a measurement may be off, in either direction."""
 
@@ -288,10 +291,11 @@ def _left(name: str, facts: Facts, spent_s: float, speed: Speed) -> Eta | None:
         case "Copy" if facts.copy is not None:
             # A full bucket lets rows pass faster than the limit for a short time.
             least_s = facts.rows_left / facts.limit_rows_per_s if facts.limit_rows_per_s else 0.0
-            return Eta(*(max(seconds, least_s) for seconds in (facts.copy.seconds, facts.copy.low, facts.copy.high)))
+            seconds, high = max(facts.copy.seconds, least_s), max(facts.copy.high, least_s)
+            return Eta(seconds, max(facts.copy.low, least_s - UNLIMITED_S), high)
         case "Copy" if facts.limit_rows_per_s:
             seconds = facts.rows_left / facts.limit_rows_per_s
-            return Eta(seconds, seconds, seconds * UNSURE)
+            return Eta(seconds, max(0.0, seconds - UNLIMITED_S), seconds * UNSURE)
         case "Copy" if facts.rows_left and facts.fresh:
             return _unsure(copy_s(facts.rows_left, ROWS_PER_S * speed.rows, None))
         case "Copy" if facts.rows_left:

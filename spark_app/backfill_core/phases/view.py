@@ -55,10 +55,9 @@ class CopyProgress:
     position: str = ""
     partitions: tuple[PartitionRows, ...] = ()
 
-    @property
-    def eta(self) -> Eta | None:
-        """Time left at the pace of the last commits; `None` if no row is left or no pace is known."""
-        return estimate(self.rows_left, self.meter) if self.rows_left else None
+    def eta(self, now: Now) -> Eta | None:
+        """Return the time left at the pace of the last commits; `None` if no row is left or no pace is known."""
+        return estimate(self.rows_left, self.meter, now.mono_s) if self.rows_left else None
 
     @property
     def moves(self) -> bool:
@@ -104,19 +103,19 @@ class PinnedView:
             non_convergent=replay.trend.non_convergent,
             grid=copied.grid,
             reason=self.doing,
-            facts=self._facts(),
+            facts=self._facts(now),
             watermark=copied.watermark,
             position=copied.position,
             warnings=(*warnings, *replay.divergence()),
             partitions=copied.partitions,
         )
 
-    def _facts(self) -> Facts:
+    def _facts(self, now: Now) -> Facts:
         copied, replay = self.copied, self.replay
         return Facts(
             rows=copied.rows_total,
             rows_left=copied.rows_left,
-            copy=copied.eta,
+            copy=copied.eta(now),
             rows_per_s=copied.meter.measured,
             limit_rows_per_s=copied.meter.limit,
             fresh=copied.meter.fresh,
@@ -142,7 +141,7 @@ def pinned_warnings(
     if ending or not copying or head is None or since_ms is None:
         return ending
     paces = [copied.rows_left / copied.rate_limit] if copied.rate_limit else []
-    eta = copied.eta if copied.moves else None
+    eta = copied.eta(now) if copied.moves else None
     longest_s = max([*paces, *([] if eta is None else [eta.seconds])], default=None)
     message = warn_short(longest_s, head.kept_s)
     return () if message is None else (JobWarning("RetentionShort", message),)

@@ -1,4 +1,4 @@
-"""What becomes of source and target when a Backfill is deleted: the model of `spec.deletionPolicy`."""
+"""Fate of source and target when a Backfill is deleted: the model of `spec.deletionPolicy`."""
 
 from __future__ import annotations
 

@@ -230,7 +230,6 @@ class InPlaceStrategy:
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:
         """See `Strategy`."""
-        del now
         over, rounds = self._filled_durable is not None, self._rounds
         left = max(0, self._rows_total - self._rows_done)
         moving = not over and not self._meter.held
@@ -253,7 +252,7 @@ class InPlaceStrategy:
             facts=Facts(
                 rows=self._rows_total,
                 rows_left=left,
-                copy=estimate(left, self._meter) if left else None,
+                copy=estimate(left, self._meter, now.mono_s) if left else None,
                 rows_per_s=self._meter.measured,
                 limit_rows_per_s=self._meter.limit,
                 fresh=self._meter.fresh,

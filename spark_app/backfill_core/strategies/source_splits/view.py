@@ -82,7 +82,7 @@ def of(look: TopicView, now: Now) -> StrategyView:
     }
     unfinished = sum(split.state == BACKFILLING for split in splits)
     moving = bool(left) and not look.meter.held
-    eta = estimate(left, look.meter) if left else None
+    eta = estimate(left, look.meter, now.mono_s) if left else None
     return StrategyView(
         phase=look.phase,
         rows_total=total,
