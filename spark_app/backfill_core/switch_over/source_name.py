@@ -6,7 +6,8 @@ read the mark. Without a mark in that folder no switch-over is under way, and th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from backfill_core.source_fence.fence import LogEntry, Open, Request, TableHead, property_entry
 from backfill_core.source_fence.table_protocol import SWITCHED_FROM
@@ -32,11 +33,21 @@ def source_behind(named: TableHead, *, target: str) -> str:
     return named.properties.get(SWITCHED_FROM) or named.path
 
 
+def pointing(head: TableHead, source: str) -> TableHead:
+    """Return a target that stores the folder of its source."""
+    return _with_properties(head, {**head.properties, SWITCHED_FROM: source})
+
+
+def unpointed(head: TableHead) -> TableHead:
+    """Return a target that stores no folder of a source."""
+    return _with_properties(head, {name: value for name, value in head.properties.items() if name != SWITCHED_FROM})
+
+
 def point_step(head: TableHead, request: Request, source: str) -> Pointing | LogEntry:
     """Return that the target stores the folder of its source, or the log entry that stores it."""
     if head.properties.get(SWITCHED_FROM) == source:
         return Pointing(source)
-    properties = {**head.properties, SWITCHED_FROM: source}
+    properties = pointing(head, source).properties
     return property_entry(head, request, OPERATION, properties, {"job": request.job, "source": source})
 
 
@@ -44,5 +55,8 @@ def unpoint_step(head: TableHead, request: Request) -> Open | LogEntry:
     """Return that the target stores no folder of a source, or the log entry that removes it."""
     if SWITCHED_FROM not in head.properties:
         return Open(head.version)
-    properties = {name: value for name, value in head.properties.items() if name != SWITCHED_FROM}
-    return property_entry(head, request, OPERATION, properties, {"job": request.job})
+    return property_entry(head, request, OPERATION, unpointed(head).properties, {"job": request.job})
+
+
+def _with_properties(head: TableHead, properties: Mapping[str, str]) -> TableHead:
+    return replace(head, metadata={**head.metadata, "configuration": dict(properties)})

@@ -29,8 +29,8 @@ from backfill_core.source_fence.fence import (
 from backfill_core.switch_over.mark import Mark, Stage, give_up_step, lift_step, record_step
 from backfill_core.switch_over.moment import Reached
 from backfill_core.switch_over.obstacles import Findings
-from backfill_core.switch_over.source_name import point_step, source_behind, unpoint_step
-from backfill_core.switch_over.state_feature import unneeded_step
+from backfill_core.switch_over.release import leave_step, return_step
+from backfill_core.switch_over.source_name import source_behind
 from backfill_spark import flips, sources
 from backfill_spark.delta.log import added_at, transaction_of
 from backfill_spark.driver.fence import request_of, settled
@@ -233,13 +233,12 @@ class SwitchTables:
         """
         self.open_target()
         request, source = request_of(self.context.backfill, ""), self.source.path
-        self._settled(self.target, lambda head: point_step(head, request, source))
         stored = self.committer.read_state()
         if stored.text is not None:
             attempt = JobState.decode(stored.text).attempt + 1
             self.committer.release(txn_version(attempt, 0), stored)
         domains = self.committer.domains()
-        self._settled(self.target, lambda head: unneeded_step(head, request, domains))
+        self._settled(self.target, lambda head: leave_step(head, request, source, domains))
 
     def return_state(self, mark: Mark, *, consumed: int | None = None) -> None:
         """Store the job's state in the target again, above every attempt before, and remove the folder of the source.
@@ -251,8 +250,7 @@ class SwitchTables:
         request = request_of(self.context.backfill, "")
         if consumed is not None:
             self._adopt_target(request)
-        self.open_target()
-        self._settled(self.target, lambda head: unpoint_step(head, request))
+        self._settled(self.target, lambda head: return_step(head, request))
         stored = self.committer.read_state()
         if not mark.state:
             return

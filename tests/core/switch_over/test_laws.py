@@ -11,7 +11,7 @@ from backfill_core.switch_over.mark import mark_of
 from backfill_core.switch_over.steps import End, Goal, Step
 
 SEEDS = 400
-STEPS_MAX = 12
+EFFECTS_MAX = 20
 GOALS = (Goal.SWITCH, Goal.SWITCH, Goal.UNDO, Goal.COMPLETE)
 
 
@@ -23,7 +23,7 @@ def doubled(world):
 def killed_once(world, goal, chance, *, released):
     """Run a command that may die or meet failures."""
     with contextlib.suppress(KilledError):
-        world.run(goal, dies_after=chance.randint(1, STEPS_MAX), fails=chance.choice([0, 0, 0.2]), released=released)
+        world.run(goal, dies_after=chance.randint(1, EFFECTS_MAX), fails=chance.choice([0, 0, 0.2]), released=released)
 
 
 class TestAnyCrash:
@@ -39,6 +39,7 @@ class TestAnyCrash:
 
         for _ in range(chance.randint(1, 5)):
             killed_once(world, chance.choice(GOALS), chance, released=released)
+            assert not world.accepts_a_new_copy()
         undoing = (mark := mark_of(world.tables[SOURCE].log.head())) is not None and mark.stage == "Undoing"
         end = world.run(Goal.UNDO if undoing else Goal.SWITCH, released=released)
         for _ in range(10):

@@ -3,15 +3,19 @@
 from dataclasses import replace
 
 from support.source_fence.memory_log import FIRST_MS, MemoryLog, table_head
+from support.tables.jobs import job
 
-from backfill_core.errors import BackfillError
+from backfill_core.errors import BackfillError, SwitchBlockedError
 from backfill_core.source_fence.fence import SWITCHING, LogEntry, Request, fence_step
 from backfill_core.switch_over.mark import Mark, give_up_step, lift_step, mark_of, record_step
-from backfill_core.switch_over.source_name import point_step, source_behind, unpoint_step
+from backfill_core.switch_over.obstacles import check_not_in_use
+from backfill_core.switch_over.release import leave_step, return_step
+from backfill_core.switch_over.source_name import source_behind
 from backfill_core.switch_over.steps import Answer, Step, begin
 
 JOB = "shop/orders"
 SOURCE, TARGET = "source", "target"
+SPEC = job(SOURCE, TARGET).spec
 REQUEST = Request(JOB, "2026-11-26T22:00:00Z", FIRST_MS + 5000, "entry", "switch-over", SWITCHING)
 BY_HAND = replace(REQUEST, reason="switch-over", purpose="")
 """Request of `backfill fence` of the same job, with the same reason."""
@@ -57,6 +61,9 @@ class World:
 
         self.source_was_open = False
         """True once the source accepted writes although it had a mark."""
+
+        self.dies_in = None
+        """Effects and steps after which the present command dies; `None` if it lives."""
 
         self.rows_were_hidden = False
         """True once readers of the name missed an acknowledged row."""
@@ -118,15 +125,33 @@ class World:
             self.chance.choice([self.write, self.write, self.follow, self.open_slowly, self.commit_slowly])()
 
     # -------------------------------------------------------------- a command
+    def effect(self):
+        """Count an effect or a step of a command, which may be its last one."""
+        if self.dies_in is not None:
+            self.dies_in -= 1
+            if self.dies_in == 0:
+                raise KilledError
+
+    def accepts_a_new_copy(self):
+        """Return True if a new run of the job, which finds no state in the target, would copy the source again."""
+        named, target = self.tables[self.name].log.head(), self.tables[TARGET].log.head()
+        if self.state is not None or named.path == TARGET:
+            return False
+        try:
+            check_not_in_use(named, target, SPEC, path=TARGET)
+        except SwitchBlockedError:
+            return False
+        return True
+
     def run(self, goal, *, dies_after=None, fails=0.0, fails_at=None, released=False):
-        """Run a command; it dies after so many effects, fails at a step, or at each with a probability. Return its end."""
+        """Run a command; it dies after so many effects and steps, fails at a step, or at each with a probability. Return its end."""
         named = self.tables[self.name].log.head()
         source = self.tables[source_behind(named, target=TARGET)].log
         mark = mark_of(source.head())
         fenced = source.head().protocol.is_fenced and source.head().fence.purpose == SWITCHING
         machine = begin(goal, mark, fenced=fenced, timeout_s=TIMEOUT_S)
         command = Command(self, mark, released=released)
-        steps = 0
+        steps, self.dies_in = 0, dies_after
         while isinstance(machine.at, Step):
             self.disturb()
             answer = Answer.FAILED
@@ -138,8 +163,7 @@ class World:
                 if self.chance.random() < fails:
                     answer = Answer.FAILED  # the effect happened, and its answer was lost
             steps += 1
-            if steps == dies_after:
-                raise KilledError
+            self.effect()
             machine = machine.on(answer, steps)
         return machine.at
 
@@ -161,6 +185,7 @@ class Command:
         log = self.world.tables[path].log
         while isinstance(answer := decide(log.head()), LogEntry):
             log.put(answer)
+            self.world.effect()
         return answer
 
     def _record(self, stage="Flipping"):
@@ -206,8 +231,9 @@ class Command:
 
     def _release(self):
         self._lift(TARGET)
-        self._settled(TARGET, lambda head: point_step(head, REQUEST, SOURCE))
         self.world.state = None
+        self.world.effect()
+        self._settled(TARGET, lambda head: leave_step(head, REQUEST, SOURCE, ()))
 
     def _flip(self):
         self.world.name = TARGET
@@ -243,8 +269,7 @@ class Command:
         self.world.name = self.mark.previous
 
     def _return(self):
-        self._lift(TARGET)
-        self._settled(TARGET, lambda head: unpoint_step(head, REQUEST))
+        self._settled(TARGET, lambda head: return_step(head, REQUEST))
         self.world.state = self.mark.state
 
     def _last_check(self):
