@@ -14,6 +14,9 @@ SWITCHES = int(os.environ.get("BACKFILL_SWITCHES", "2"))
 """Number of switch-overs and undos."""
 
 SEED = int(os.environ.get("BACKFILL_SEED", "1"))
+FIRST = int(os.environ.get("BACKFILL_FIRST", "0"))
+"""Number of commands of earlier runs with this seed: this one continues with their places of death."""
+
 LIMIT_S = 600 + 60 * SWITCHES
 
 
@@ -26,12 +29,14 @@ class TestManySwitches:
         """The name's table has each accepted order once, after each command and at the end."""
         ends_s = time.monotonic() + float(os.environ.get("BACKFILL_SECONDS", LIMIT_S - 300))
 
-        report = SwitchJob(spark, tmp_path, SEED).lives(SWITCHES, ends_s)
+        report = SwitchJob(spark, tmp_path, SEED).lives(SWITCHES, ends_s, first=FIRST)
 
         gaps = {goal: sorted(seconds) for goal, seconds in report.gaps_s.items() if seconds}
         print(
-            f"\n{report.commands} commands, {report.kills.total()} kills {dict(report.kills)}, {report.orders} orders"
+            f"\n{report.commands} commands, {report.kills.total()} kills, {report.orders} orders, {report.errors} errors"
         )
+        for name, kills in sorted(report.kills.items()):
+            print(f"{kills:5} {name}")
         for goal, seconds in gaps.items():
             print(
                 f"{goal}: neither side accepted writes for {statistics.median(seconds):.2f} s (p50), {seconds[-1]:.2f} s (max)"

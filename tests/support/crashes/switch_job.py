@@ -14,6 +14,7 @@ from support.tables.jobs import make_orders, write_yaml
 
 from backfill import Backfill
 from backfill.errors import BackfillError
+from backfill_core.source_fence.table_protocol import FENCED, SWITCH
 from backfill_spark.settings import DriverSettings
 
 ORDERS = 100
@@ -23,16 +24,60 @@ ENDS_WITHIN_S = 180
 COMPACTED_EVERY = 4
 """Turns between two OPTIMIZE, which a job and a copy back follow, too."""
 
-STEPS = 9
-"""Steps of a switch-over, and of an undo."""
 
-POINTS = (
-    *(f"{side}_switch_step:{step}" for side in ("before", "after") for step in range(1, STEPS + 1)),
-    *(f"{side}_log_entry:{entry}" for side in ("before", "after") for entry in range(1, 5)),
-    "before_stage:1",
-    "after_stage:1",
-)
-"""Places at which a command may die; a command that does not reach its place ends normally."""
+def _sides(point, passes):
+    return [f"{side}_{point}:{number}" for number in range(1, passes + 1) for side in ("before", "after")]
+
+
+SWITCH_STEPS = (
+    "Checking", "Comparing", "Fencing", "Draining", "Verifying", "Recording", "Releasing", "Flipping", "Settling",
+)  # fmt: skip
+UNDO_STEPS = (
+    "CheckingTarget", "Reversing", "Holding", "Rechecking", "VerifyingBack", "Restoring", "Returning", "LastCheck",
+    "Reopening",
+)  # fmt: skip
+STEPS = {"switch": SWITCH_STEPS, "undo": UNDO_STEPS}
+"""Steps of a command that no earlier one left unfinished, in order."""
+
+WITHIN = {
+    "switch": (*_sides("log_entry", 5), "before_seal:1", "after_seal_commit:1"),
+    "undo": (*_sides("log_entry", 7), *_sides("stage", 2)),
+}
+"""Places inside steps: entries of a log, commits of the driver that follows, files that are copied back."""
+
+ALIVE = 4
+"""Commands without a kill in each deck; they show how long writers wait."""
+
+AGAIN = 1 / 3
+"""Chance of a second kill, at any place."""
+
+
+def places(goal):
+    """Return each place at which a command may die, with its name for the report."""
+    sides = ("before", "after")
+    steps = [
+        (f"{side}_switch_step:{number}", f"{goal} {side} {step}")
+        for number, step in enumerate(STEPS[goal], 1) for side in sides
+    ]  # fmt: skip
+    return [*steps, *((place, f"{goal} {place}") for place in WITHIN[goal])]
+
+
+class Deck:
+    """Deals each place once in an order of its seed, then all again: no place is left to chance."""
+
+    def __init__(self, goal, seed):
+        self._goal = goal
+        self._order = [*places(goal), *[None] * ALIVE]
+        random.Random(f"{goal} {seed}").shuffle(self._order)
+
+    def deal(self, number):
+        """Return the place of a command with its name; `None` for a command that lives."""
+        return self._order[number % len(self._order)]
+
+    def any(self, chance):
+        """Return any place, for a command that continues another one: the name does not tell its step."""
+        place, _ = chance.choice(places(self._goal))
+        return place, f"{self._goal}, continued: {place.split(':')[0]}"
 
 
 class SparkWriter(Writer):
@@ -61,12 +106,14 @@ class Report:
     """Seconds between the last order that one table accepted and the first of the other one, for commands without a kill."""
 
     orders: int = 0
+    errors: int = 0
+    """Runs that ended with an error and were repeated."""
 
 
 class SwitchJob:
     """One job, and the writers of its name."""
 
-    def __init__(self, spark, folder, seed, *, pause_s=0.5):
+    def __init__(self, spark, folder, seed, *, pause_s=1.0):
         self._spark, self._folder, self._chance = spark, folder, random.Random(seed)
         self.source, self.target = str(folder / "orders"), str(folder / "orders_v2")
         make_orders(spark, self.source, ORDERS, files=1)
@@ -80,14 +127,18 @@ class SwitchJob:
             Writer(self.name, 1_000_000, **pauses), SparkWriter(self.name, 2_000_000, spark, **pauses),
         ]  # fmt: skip
         self.report = Report()
+        self._decks = {goal: Deck(goal, seed) for goal in STEPS}
 
-    def lives(self, commands, ends_s=float("inf")):
-        """Switch over and undo that, so many times in total or until a time; return the report."""
+    def lives(self, commands, ends_s=float("inf"), *, first=0):
+        """Switch over and undo that, so many times in total or until a time; return the report.
+
+        `first` commands of another run with this seed had the first places of the decks.
+        """
         with self.writers[0], self.writers[1]:
             for at in range(commands):
                 if self.report.problems or time.monotonic() > ends_s:
                     break
-                self._reach(("switch", "undo")[at % 2], kills=self._chance.choice((0, 1, 1, 2)))
+                self._reach(("switch", "undo")[at % 2], (first + at) // 2)
                 self._check(self._accepted(), len(self.writers))
                 if at % COMPACTED_EVERY == 0:
                     self._compact()
@@ -95,21 +146,22 @@ class SwitchJob:
         self.report.orders = sum(len(writer.accepted) for writer in self.writers)
         return self.report
 
-    def _reach(self, goal, kills):
-        """Run a command until its end; let it die first, up to so many times."""
-        before, died = self._times(), 0
-        for place in self._chance.sample(POINTS, kills):
+    def _reach(self, goal, number):
+        """Run a command until its end; let it die first at the next place, and sometimes once more."""
+        before, died, code = self._times(), 0, None
+        for place, name in self._deaths(goal, number):
             code = self._run(goal, place)
-            died += code == KILLED
-            if code == KILLED:
-                self.report.kills[place.split(":")[0]] += 1
-            elif code == 0:
+            if code != KILLED:
                 break  # it did not reach the place
+            died += 1
+            self.report.kills[name] += 1
         for _ in range(TRIES_MAX):
-            code = self._run(goal, None)
-            if code == 0:
+            if code == 0 or (died and goal == "undo" and self._is_undone()):
+                code = 0
                 break
-        else:
+            self.report.errors += code not in (None, KILLED)
+            code = self._run(goal, None)
+        if code != 0:
             self.report.problems.append(f"{goal} ended with {code}; see {self._folder / 'log'}")
         reached = self.target if goal == "switch" else self.source
         if self.name.read_text() != reached:
@@ -119,6 +171,18 @@ class SwitchJob:
             writer.until(1)
         if not died:
             self._measure(goal, before, reached)
+
+    def _is_undone(self):
+        """Return True if an undo died after its last entry: no fence is left, and the name points to the source."""
+        properties = [DeltaTable(path).metadata().configuration for path in (self.source, self.target)]
+        return self.name.read_text() == self.source and not any({FENCED, SWITCH} & held.keys() for held in properties)
+
+    def _deaths(self, goal, number):
+        deck = self._decks[goal]
+        first = deck.deal(number)
+        if first is None:
+            return []
+        return [first, deck.any(self._chance)] if self._chance.random() < AGAIN else [first]
 
     def _run(self, goal, place):
         start = Start(self.file, self._folder / "state", self._folder / "log", crash_at=place)
@@ -165,6 +229,12 @@ def switch_in_process(start, spark):
 def undo_in_process(start, spark):
     """Undo that."""
     _command(start, spark, "undo_switch")
+
+
+def follow_back_in_process(start, spark):
+    """Copy back, until another command ends it."""
+    settings = DriverSettings(cores=1, state_dir=start.state_dir, crash_at=start.crash_at)
+    Backfill.load(start.file, settings=settings).follow_back(spark)
 
 
 def _command(start, spark, method):
