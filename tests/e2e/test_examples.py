@@ -9,8 +9,11 @@ ROWS = 40_000
 HERE = "orders-cluster.yaml"
 """Mounts a folder of the node, so it runs only where that is allowed."""
 
-ELSEWHERE = ("events-kafka.yaml", "customers-kafka.yaml", "bucket-to-bucket.yaml", HERE, "orders-replica.yaml")
-"""Two need a broker, one needs an S3 server (test_topics.py, test_buckets.py); the last two are scenarios of test_smoke.py."""
+ELSEWHERE = (
+    "events-kafka.yaml", "customers-kafka.yaml", "bucket-to-bucket.yaml", HERE, "orders-replica.yaml", "orders-in-place.yaml",
+)  # fmt: skip
+"""Two need a broker, one needs an S3 server (test_topics.py, test_buckets.py); two are scenarios of test_smoke.py. The last one changes
+the source of all others (test_in_place.py)."""
 
 FILES = sorted(file.name for file in (ROOT / "examples").glob("*.yaml") if file.name not in ELSEWHERE)
 APPENDS = "appends"
