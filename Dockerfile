@@ -12,10 +12,13 @@ RUN mkdir -p /usr/share/man/man1 && apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jdk-headless binutils \
     && rm -rf /var/lib/apt/lists/*
 # The modules that Spark, Hadoop and Delta use. Spark does not start without jdk.incubator.vector, and Delta not without java.compiler.
+# Nothing draws or plays, so the libraries of java.desktop for that are removed.
 RUN jlink --strip-debug --no-header-files --no-man-pages --compress=2 --output /opt/java --add-modules \
 java.base,java.compiler,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,\
 java.security.jgss,java.sql,java.xml,jdk.crypto.ec,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.naming.dns,jdk.net,\
 jdk.security.auth,jdk.unsupported,jdk.zipfs \
+    && rm -rf /opt/java/legal && cd /opt/java/lib \
+    && rm -f libawt_xawt.so libfontmanager.so libjavajpeg.so libjsound.so liblcms.so libmlib_image.so libsplashscreen.so \
     && /opt/java/bin/java -Xshare:dump -Xlog:disable
 
 FROM debian:bookworm-slim AS python
@@ -37,23 +40,28 @@ FROM python AS spark-build
 RUN python3 -m venv /opt/backfill \
     && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir --no-compile "backfill-operator[spark]" \
     && /opt/backfill/bin/pip uninstall -y pip setuptools
-# Remove the half of pyspark that SQL on Kubernetes does not need.
-RUN cd /opt/backfill/lib/python3*/site-packages/pyspark \
-    && rm -rf ml mllib pandas examples data licenses jars/connect-repl \
-    && cd jars && rm -f rocksdbjni* spark-connect* hive-* spark-hive* datanucleus-* derby* spark-mllib* spark-graphx* breeze* \
-        spire* algebra* cats-kernel* JTransforms* lapack* blas* arpack* spark-yarn* spark-repl* scala-compiler* jline* libthrift* \
-        HikariCP* ST4* netty-*osx-* netty-*windows-*
+# Remove the half of pyspark that SQL on Kubernetes does not need, and the packages of the other image. The jars have a list with a
+# reason for each; a jar that it does not contain fails the build.
 COPY build/image/jars /tmp/jars
-RUN cp /tmp/jars/*.jar /opt/backfill/lib/python3*/site-packages/pyspark/jars/ \
-    && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/backfill/lib
+COPY build/image/tools /tmp/tools
+RUN cd /opt/backfill/lib/python3*/site-packages && rm -rf backfill_operator backfill_kubectl && cd pyspark \
+    && rm -rf ml mllib pandas examples data licenses jars/connect-repl sql/connect pipelines python/lib bin/*.cmd \
+    && cp /tmp/jars/*.jar jars/ && python3 /tmp/tools/jars.py jars
+# Libraries are compiled modules only. Our own packages keep their sources, for the lines in their tracebacks.
+RUN cd /opt/backfill/lib/python3*/site-packages \
+    && python3 -m compileall -q -b -x '^\./backfill' --invalidation-mode unchecked-hash . \
+    && find . -name '*.py' ! -path './backfill*' -delete \
+    && python3 -m compileall -q --invalidation-mode unchecked-hash backfill*/
 
 FROM debian:bookworm-slim AS whole-base
-COPY build/image/tools/image_slim.sh /tmp/
+COPY build/image/tools/slim.sh /tmp/
 RUN apt-get update && apt-get install -y --no-install-recommends python3 tini ca-certificates libnss-wrapper \
     && groupadd --gid 185 backfill && useradd --uid 185 --gid 185 --home-dir /tmp --no-create-home backfill \
     && mkdir /usr/share/backfill \
     && dpkg-query --show --showformat '${Package} ${Version} ${Architecture}\n' >/usr/share/backfill/debian.txt \
-    && sh /tmp/image_slim.sh && rm /tmp/image_slim.sh
+    && python3 -m compileall -q -b --invalidation-mode unchecked-hash /usr/lib/python3.11 \
+    && find /usr/lib/python3* -name __pycache__ -prune -exec rm -r {} + && find /usr/lib/python3* -name '*.py' -delete \
+    && sh /tmp/slim.sh && rm /tmp/slim.sh
 
 # One layer: files that a separate layer removes stay in the layer before, and a node stores both.
 FROM scratch AS base

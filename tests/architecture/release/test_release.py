@@ -72,7 +72,8 @@ def write_archive(path, files, *, damage=b""):
 
     config = added(json.dumps({"config": {"Labels": {"name": "backfill"}}}).encode())
     packed = added(gzip.compress(layer.getvalue(), mtime=0))
-    manifest = added(json.dumps({"config": config, "layers": [packed]}).encode())
+    described = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [packed]}
+    manifest = added(json.dumps(described).encode())
     index = json.dumps({"manifests": [{"mediaType": MANIFEST, **manifest}]}).encode()
     with tarfile.open(path, "w") as archive:
         for name, content in {

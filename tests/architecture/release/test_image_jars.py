@@ -1,0 +1,104 @@
+"""The Spark image has the jars of a list, each with a reason; a jar that the list does not contain fails the build."""
+
+import zipfile
+from pathlib import Path
+
+import pyspark
+import pytest
+from support.repository import ROOT, program
+
+MACHINE = "x86_64"
+
+
+@pytest.fixture
+def tool():
+    """The program that the build of the image runs."""
+    return program("image/jars")
+
+
+def pinned():
+    """Return the jars that `make setup` fetches."""
+    return [line.split()[1] for line in (ROOT / "requirements" / "jars.sha256").read_text().splitlines()]
+
+
+def installed():
+    """Return the jars that the build starts with: pinned ones, and those of pyspark."""
+    return [*pinned(), *(path.name for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar"))]
+
+
+def jar(path, **entries):
+    """Write a jar; the name of an entry is given with `_` for `/`."""
+    with zipfile.ZipFile(path, "w") as made:
+        for name, content in entries.items():
+            made.writestr(name.replace("_", "/"), content)
+
+
+class TestTheList:
+    """Every jar has a reason, so a new version of Spark brings nothing unseen."""
+
+    def test_list_names_each_jar_once_and_no_other(self, tool):
+        """Kept and removed jars together are exactly the jars of pyspark and of the lock file."""
+        jars = tool.read()
+        names = {tool.name_and_platform(file)[0] for file in installed()}
+
+        assert names - jars.keep - jars.drop == set()
+        assert (jars.keep | jars.drop) - names == set()
+
+    def test_image_keeps_the_jars_of_the_lock_file(self, tool):
+        """They were chosen one by one already."""
+        removed = tool.removed(installed(), tool.read(), MACHINE)
+
+        assert set(removed) & set(pinned()) == set()
+
+    def test_parts_that_are_left_out_exist_in_the_jars(self, tool):
+        """A path without an entry fails the build, because the jar of another version may have moved it."""
+        jars, folder = tool.read(), Path(pyspark.__file__).parent / "jars"
+        for name in jars.without.keys() | jars.natives.keys():
+            [file] = [path for path in folder.glob(f"{name}-*.jar") if tool.name_and_platform(path.name)[0] == name]
+            with zipfile.ZipFile(file) as content:
+                assert tool.left_out(content.namelist(), name, jars, MACHINE)
+                assert tool.left_out(content.namelist(), name, jars, "aarch64")
+
+
+class TestTheBuild:
+    """The folder is checked before anything is removed."""
+
+    def test_unknown_jar_and_missing_jar_are_named(self, tool):
+        """The message has the table to edit."""
+        jars = tool.JarList(frozenset({"spark", "delta"}), frozenset({"hive"}), {}, {})
+
+        with pytest.raises(tool.JarListError) as refused:
+            tool.removed(["spark-4.2.0.jar", "odd-1.0.jar"], jars, MACHINE)
+        assert "odd-1.0.jar is not in jars.toml: add it to a table with a reason" in str(refused.value)
+        assert "delta is in jars.toml, and there is no such jar" in str(refused.value)
+
+    def test_jars_for_other_machines_are_removed(self, tool):
+        """A name ends with its platform."""
+        jars = tool.JarList(frozenset({"spark", "tls"}), frozenset({"hive-exec"}), {}, {})
+        files = ["spark-4.2.0.jar", "hive-exec-2.3.10-core.jar", "tls-2.0.Final-linux-x86_64.jar", "tls-2.0.Final-linux-aarch_64.jar",
+                 "tls-2.0.Final-osx-x86_64.jar"]  # fmt: skip
+
+        assert tool.removed(files, jars, "x86_64") == [files[1], files[3], files[4]]
+        assert tool.removed(files, jars, "aarch64") == [files[1], files[2], files[4]]
+
+    def test_services_lose_the_classes_that_are_left_out(self, tool, tmp_path):
+        """Java ends with an error if a list of services names a class that does not exist."""
+        path = tmp_path / "hadoop-1.0.jar"
+        jar(path, yarn_Token="x", hdfs_Token="y", **{"META-INF_services_Token": "yarn.Token\nhdfs.Token\n"})
+        with zipfile.ZipFile(path, "a") as more:
+            more.writestr("yarn/Token.class", "x")
+
+        tool.rewrite(path, {"yarn/Token", "yarn/Token.class"})
+
+        with zipfile.ZipFile(path) as left:
+            assert set(left.namelist()) == {"hdfs/Token", "META-INF/services/Token"}
+            assert left.read("META-INF/services/Token") == b"hdfs.Token\n"
+
+    def test_only_libraries_of_the_machine_stay(self, tool):
+        """A machine without libraries in the jar fails the build."""
+        jars = tool.JarList(frozenset({"zstd"}), frozenset(), {}, {"zstd": {"x86_64": "linux/amd64/"}})
+        entries = ["Zstd.class", "linux/amd64/z.so", "win/amd64/z.dll", "darwin/aarch64/z.dylib"]
+
+        assert tool.left_out(entries, "zstd", jars, "x86_64") == {"win/amd64/z.dll", "darwin/aarch64/z.dylib"}
+        with pytest.raises(tool.JarListError, match="no folder of riscv64"):
+            tool.left_out(entries, "zstd", jars, "riscv64")
