@@ -15,7 +15,7 @@ rm -f /usr/lib/python3*/lib-dynload/_curses* /usr/lib/python3*/lib-dynload/readl
     /usr/lib/python3*/lib-dynload/ossaudiodev*
 # The rest needs no further program: the shell, its usual commands, Python, tini, and tar for `kubectl cp`.
 kept=' basename bash cat chmod chown comm cp cut date df dirname du echo env expr false find getent grep gzip head hostname id kill ldd ln ls mkdir mktemp
- mv nice nohup od printf ps pwd python3 python3.11 readlink realpath rm rmdir sed seq sh dash sleep sort stat tail tar tee test timeout tini touch tr true
+ mv nice nohup od openssl printf ps pwd python3 python3.11 readlink realpath rm rmdir sed seq sh dash sleep sort stat tail tar tee test timeout tini touch tr true
  uname uniq wc which whoami xargs '
 for program in /usr/bin/* /usr/sbin/*; do
     case "$kept" in

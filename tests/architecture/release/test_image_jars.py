@@ -1,4 +1,4 @@
-"""The Spark image has the jars of a list, each with a reason; a jar that the list does not contain fails the build."""
+"""The images have the jars and the programs of two lists; a jar that the list does not contain, and give a reason for, fails the build."""
 
 import zipfile
 from pathlib import Path
@@ -58,6 +58,28 @@ class TestTheList:
             with zipfile.ZipFile(file) as content:
                 assert tool.left_out(content.namelist(), name, jars, MACHINE)
                 assert tool.left_out(content.namelist(), name, jars, "aarch64")
+
+
+class TestTheCommonLayer:
+    """Programs that nothing starts are removed."""
+
+    @pytest.mark.parametrize(
+        ("program", "place"),
+        [
+            ("openssl", "operator/backfill_operator/drivers/certificates.py"),
+            ("mktemp", "spark_app/entrypoint.sh"),
+            ("sort", "spark_app/entrypoint.sh"),
+            ("id", "spark_app/entrypoint.sh"),
+            ("env", "spark_app/backfill_spark/jvm/java_process.py"),
+            ("tini", "Dockerfile"),
+        ],
+    )
+    def test_programs_that_the_product_starts_stay(self, program, place):
+        """A missing one is noticed only on a cluster."""
+        kept = (ROOT / "build-tools" / "image" / "slim.sh").read_text().partition("kept='")[2].partition("'")[0].split()
+
+        assert program in (ROOT / place).read_text()
+        assert program in kept
 
 
 class TestTheBuild:
