@@ -61,11 +61,22 @@ def source(served):
     return served[0]
 
 
-@pytest.fixture
-def page(browser, served, source):
-    """A tab with the session; a message of the console fails the test."""
+@pytest.fixture(scope="module")
+def profile(browser, served):
+    """A profile of the browser, with a first tab: it keeps the process that draws the site, which takes a second to start."""
     _, client = served
     context = browser.new_context(viewport={"width": 1280, "height": 900}, base_url=client.origin)
+    first = context.new_page()
+    first.goto("/static/icon.svg")
+    yield context, first
+    context.close()
+
+
+@pytest.fixture
+def page(profile, served, source):
+    """A tab with the session and without stored values; a message of the console fails the test."""
+    (context, first), (_, client) = profile, served
+    first.evaluate("localStorage.clear()")
     name, _, value = client.cookie.partition("=")
     context.add_cookies([{"name": name, "value": value, "url": client.origin}])
     tab = context.new_page()
@@ -73,7 +84,7 @@ def page(browser, served, source):
     tab.on("console", lambda message: tab.messages.append(message.text) if message.type == "error" else None)
     tab.on("pageerror", lambda error: tab.messages.append(str(error)))
     yield tab
-    context.close()
+    tab.close()
 
 
 class TestInABrowser:

@@ -15,6 +15,6 @@ def chromium():
         pytest.skip("chromium is not installed")
     playwright = pytest.importorskip("playwright.sync_api", reason="`make setup` installs playwright")
     with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        launched = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--process-per-site"])
         yield launched
         launched.close()
