@@ -240,7 +240,7 @@ def collected():
     """The node ids of each part, as pytest collects them; .ci/run compares the node ids of all folders (`run_tests.py
     --compare`)."""
 
-    inside = ["tests/spark/rows", "tests/core/pacing"]
+    inside = ["tests/spark/rows/test_changes.py", "tests/core/pacing/test_ten_seconds.py"]
     return {part: load_run_tests().collected(part, inside) for part in ("first", "rest", "all")}
 
 
