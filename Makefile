@@ -77,9 +77,11 @@ test-metastore: setup ## test table names and their flips on a real Hive metasto
 test-monitoring: setup ## test alerts and dashboards with a real Prometheus, in a minute; compiles it once, which needs go
 	@$(TESTS) monitoring -- $(ARGS)
 
-test-kueue: setup ## test queues with a real Kueue, in a minute or two; compiles it once, which needs go and three minutes
+test-kueue: setup ## test queues with a real Kueue, and waits with kstatus itself, in a minute or two; compiles both once, which needs go and three minutes
 	@PYTHONPATH=tests $(BIN)/python -m support.kueue.build
-	@$(BIN)/python -m pytest -q --junit-xml=build/reports/kueue.xml tests/control_plane/launches/test_queues.py -k '[kueue] or ARealKueue' $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m support.gitops.own_kstatus
+	@$(BIN)/python -m pytest -q --junit-xml=build/reports/kueue.xml tests/control_plane/launches/test_queues.py tests/control_plane/gitops/test_health.py \
+		-k '[kueue] or ARealKueue or own_code' $(ARGS)
 
 attack: setup ## search for faults with three suites for MINUTES (60) in total: unusual tables, hostile objects, a real terminal
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)

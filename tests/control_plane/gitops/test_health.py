@@ -5,6 +5,7 @@ import yaml
 from support.cluster.kstatus import kstatus
 from support.gitops.argo_cd import ArgoCd
 from support.gitops.flux import FluxHealth
+from support.gitops.own_kstatus import NoKstatusError, statuses
 from support.repository import ROOT
 
 from backfill_api.names import API_VERSION, KIND
@@ -29,6 +30,17 @@ class TestHealth:
     def test_kstatus_returns_the_result_of_the_table(self, row):
         """It is used by `kubectl wait`, by Helm, and by Flux without expressions."""
         assert kstatus(row["backfill"]) == row["kstatus"]
+
+    def test_own_code_of_kstatus_returns_the_results_of_the_table(self):
+        """The rules in this suite are a copy; Helm's and Flux' waits use the library itself."""
+        objects = [row["backfill"] for row in TABLE]
+        try:
+            computed = statuses(objects)
+        except NoKstatusError as none:
+            pytest.skip(str(none))
+
+        assert computed == [row["kstatus"] for row in TABLE]
+        assert computed == [kstatus(object_) for object_ in objects]
 
     @ROWS
     def test_flux_expressions_return_the_result_of_the_table(self, row):
