@@ -225,6 +225,7 @@ class TestAPlanOnTheCommandLine:
             env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=200,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+        assert 'on a cluster, the operator refuses spec.spark.conf["spark.driver.extraClassPath"]' in done.stderr
         as_json, as_yaml, as_table = done.stdout.split("---\n")[:3]
 
         for printed in (json.loads(as_json), yaml.safe_load(as_yaml)):
