@@ -24,7 +24,7 @@ sys.path[0] = str(ROOT / "tests")
 
 from support.bench_report import write_report  # noqa: E402
 from support.cluster import harness as cluster_harness  # noqa: E402
-from support.hostile.crowd import crowd  # noqa: E402
+from support.hostile.crowd import is_observed, place_crowd, remove_crowd  # noqa: E402
 from support.operators.lone_operator import LoneOperator  # noqa: E402
 from support.operators.rig import SPEC, RealApi, Rig  # noqa: E402
 
@@ -317,7 +317,9 @@ class Bench:
             async with LoneOperator(self.borrowed.kubeconfig, namespace) as first:
                 await self._settled(first, "Suspended")
             for figures, turn in ((without, "a"), (with_it, "b"), (with_it, "c"), (without, "d")):
-                await self._hostile(configuration, namespace, present=figures is with_it)
+                await (place_crowd if figures is with_it else remove_crowd)(
+                    configuration, namespace, SPEC, self.hostile
+                )
                 figures.append(await self._started(cluster, namespace, configuration, turn, number))
             for position, name in enumerate(("beside_startup", "beside_launch")):
                 alone, beside = (sum(figure[position] for figure in figures) / 2 for figures in (without, with_it))
@@ -334,7 +336,8 @@ class Bench:
             await cluster.patch(BACKFILLS, namespace, name, change, resource_version=version)
         async with LoneOperator(self.borrowed.kubeconfig, namespace) as operator:
             for name in edited:
-                await self._observed(cluster, namespace, name)
+                while not is_observed(await cluster.get(BACKFILLS, namespace, name)):  # noqa: ASYNC110 - another process writes it
+                    await asyncio.sleep(0.05)
             took, waits, cpu_s = time.monotonic() - operator.began, [], operator.cpu_s()
             async with self.pods_seen(configuration, namespace) as seen:
                 for index in range(number):
@@ -348,31 +351,6 @@ class Bench:
             f"  {turn}: {took:.2f} s to start, {cpu_s:.2f} s of its core; {launch:.3f} s a launch, {launch_cpu_s:.3f} s of its core"
         )
         return took, launch
-
-    @staticmethod
-    async def _observed(cluster, namespace, name):
-        """Wait until the status of a Backfill is of its current spec."""
-        while True:
-            backfill = await cluster.get(BACKFILLS, namespace, name)
-            if backfill["status"]["observedGeneration"] == backfill["metadata"]["generation"]:
-                return
-            await asyncio.sleep(0.05)
-
-    async def _hostile(self, configuration, namespace, *, present):
-        """Create the hostile Backfills, or delete them."""
-        token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-        headers = {"Content-Type": "application/json"} | ({"Authorization": token} if token else {})
-        connector = aiohttp.TCPConnector(ssl=RESTClientObject(configuration).ssl_context, limit=8)
-        url = configuration.host + BACKFILLS.path(namespace)
-
-        async def changed(http, number, body):
-            sent = http.post(url, data=body) if present else http.delete(f"{url}/hostile-{number}")
-            async with sent as answer:
-                assert answer.status in (200, 201, 404, 409), (number, await answer.text())
-
-        async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
-            bodies = crowd(SPEC, self.hostile)
-            await asyncio.gather(*(changed(http, number, body) for number, body in enumerate(bodies)))
 
     async def _settled(self, operator, phase="Launching", number=None):
         """Wait until this many Backfills, or all, are in this phase, and the operator's queue is empty."""

@@ -78,12 +78,6 @@ class TestEveryObject:
 
         assert {labels.get("velero.io/exclude-from-backup") for labels in made} == {"true"}
 
-    def test_logs_of_a_pod_are_the_drivers_by_default(self) -> None:
-        """`kubectl logs POD` once showed the sidecar that a webhook had put first (fault C7)."""
-        annotations = driver_pod(launch())["metadata"]["annotations"]
-
-        assert annotations["kubectl.kubernetes.io/default-container"] == "driver"
-
     def test_equal_launches_give_equal_objects(self) -> None:
         """A repeated try creates no second object."""
         assert objects(launch()) == objects(launch())

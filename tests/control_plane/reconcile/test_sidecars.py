@@ -32,6 +32,17 @@ class TestADeadSidecar:
             assert rig.attempt() == 1
 
 
+class TestTheLogsOfAPod:
+    async def test_logs_are_the_drivers_by_default(self):
+        """`kubectl logs POD` once showed the sidecar that a webhook had put first (fault C7)."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            annotations = rig.store.get("pods", *rig.driver())["metadata"]["annotations"]
+
+        assert annotations["kubectl.kubernetes.io/default-container"] == "driver"
+
+
 class TestARunningSidecar:
     """It keeps its pod Running, and its quota, after the driver has ended (fault C10)."""
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+import aiohttp
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
 from backfill_api.names import API_VERSION, KIND, OVERRIDE_ANNOTATION
 from backfill_operator.informer.pruned_fields import LAST_APPLIED
+from backfill_operator.kube.resources import BACKFILLS
 
 DEEP_LEVELS: Final = 1500
 """At this depth of nesting, a template used to end the operator's JSON parser."""
@@ -58,3 +64,32 @@ def crowd(spec: Mapping[str, Any], number: int) -> list[str]:
         }
         made.append(json.dumps(body).replace(f'"{DEEP}"', deep))
     return made
+
+
+async def place_crowd(configuration: Configuration, namespace: str, spec: Mapping[str, Any], number: int) -> None:
+    """Create them on a real API server."""
+    await _requests(configuration, namespace, "POST", [("", body) for body in crowd(spec, number)])
+
+
+async def remove_crowd(configuration: Configuration, namespace: str, _spec: Mapping[str, Any], number: int) -> None:
+    """Delete them from a real API server; some may not exist."""
+    await _requests(configuration, namespace, "DELETE", [(f"/hostile-{index}", "") for index in range(number)])
+
+
+async def _requests(configuration: Configuration, namespace: str, verb: str, made: list[tuple[str, str]]) -> None:
+    token = await configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    headers = {"Content-Type": "application/json"} | ({"Authorization": token} if token else {})
+    connector = aiohttp.TCPConnector(ssl=RESTClientObject(configuration).ssl_context, limit=8)
+    url = configuration.host + BACKFILLS.path(namespace)
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as http:
+
+        async def sent(name: str, body: str) -> None:
+            async with http.request(verb, f"{url}{name}", data=body) as answer:
+                assert answer.status in (200, 201, 404, 409), (name, await answer.text())
+
+        await asyncio.gather(*(sent(name, body) for name, body in made))
+
+
+def is_observed(backfill: Mapping[str, Any]) -> bool:
+    """Return whether the status of a Backfill is of its current spec."""
+    return backfill["status"]["observedGeneration"] == backfill["metadata"]["generation"]
