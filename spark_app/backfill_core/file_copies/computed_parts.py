@@ -7,18 +7,62 @@ of the source's file, with the same rows in the same order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import pairwise
 
 Groups = tuple[int, ...]
 """Row count of each row group of a file, in order."""
 
 PARTS_MAX = 32
-"""Maximum parts of one Spark job: a task keeps one open writer for each part."""
+"""Maximum parts of one Spark job: a pause waits for the end of a job."""
+
+WHOLE_FILE = 1 << 40
+"""Split size of a file with one row group; no file is larger."""
+
+SPLITS_MAX = 256
+"""Maximum splits of a file: each is a task, and most have no row group if two small row groups are next to each other."""
+
+FILES_MAX = 1 << 20
+"""Maximum files of one Spark job."""
 
 
-def starts(groups: Groups) -> tuple[int, ...]:
-    """Return the index in the file of the first row of each row group."""
-    return (0, *accumulate(groups[:-1]))
+@dataclass(frozen=True, slots=True)
+class GroupBytes:
+    """Place of a row group in its file."""
+
+    first: int
+    """Offset of its first byte."""
+
+    size: int
+
+    @property
+    def middle(self) -> int:
+        """Offset by which Parquet decides: a row group belongs to the split that contains it."""
+        return self.first + self.size // 2
+
+
+def split_bytes(groups: Sequence[GroupBytes], file_bytes: int) -> int | None:
+    """Return the size of splits of a file, a power of two, of which each has at most one row group; `None` if they are too many."""
+    if len(groups) == 1:
+        return WHOLE_FILE
+    distance = min(after.middle - before.middle for before, after in pairwise(groups))
+    if distance < 1 or file_bytes // (size := 1 << (distance.bit_length() - 1)) >= SPLITS_MAX:
+        return None
+    return size
+
+
+def label_of(file: int, first_byte: int) -> int:
+    """Return the label of all rows of a split, from the index of its file and the offset of its first byte."""
+    return first_byte * FILES_MAX + file
+
+
+def in_order(labels: Sequence[int], file: int, groups: Groups) -> tuple[int, ...] | None:
+    """Return the indexes of a file's parts in the order of its row groups, from the labels of all parts of a job.
+
+    `None` if the file has another number of parts: its splits were not the expected ones.
+    """
+    parts = sorted((label, at) for at, label in enumerate(labels) if label % FILES_MAX == file)
+    return tuple(at for _, at in parts) if len({label for label, _ in parts}) == len(parts) == len(groups) else None
 
 
 def can_be_joined(groups: Groups, parts_max: int = PARTS_MAX) -> bool:

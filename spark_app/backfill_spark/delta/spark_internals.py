@@ -16,12 +16,13 @@ from pyspark.sql import functions as F
 from backfill_core.errors import SessionUnfitError
 from backfill_core.log_shipping.actions import UNIQUE_DIGITS
 from backfill_core.protocol.events import Head
+from backfill_spark.delta.catalog_entry import statement_session
 from backfill_spark.delta.properties import check_names_no_place, kept_seconds
 from backfill_spark.delta.schemas import check_schema_text
 from backfill_spark.jvm.bulk_calls import java_function, java_lines
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a, whole_text
 from backfill_spark.jvm.failures import Trouble, log_conditions, trouble_of
-from backfill_spark.jvm.gateway import PINNED_THREADS, belongs_to, hadoop_conf, java, java_session
+from backfill_spark.jvm.gateway import PINNED_THREADS, activated, belongs_to, hadoop_conf, java, java_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,16 +149,41 @@ class SparkDeltaLog:
 
         The two columns are each row's file (its index in `files`) and its row index in the file, from 0; hidden rows count.
         """
-        # Spark exposes only the path and the modification time of an action, so that time contains the file's index here.
+        rows = self.frame(self._numbered(files), self._with_places(snapshot))
+        place = rows.metadataColumn("_metadata")
+        return rows, F.unix_millis(place["file_modification_time"]), place["row_index"]
+
+    def split_rows(
+        self, files: Sequence[SourceFile], snapshot: Any, split_bytes: int
+    ) -> tuple[DataFrame, Column, Column]:
+        """Return the rows of files like `numbered_rows`, one split of one file in each task; lazy.
+
+        The two columns are each row's file (its index in `files`) and the offset of the first byte of its split.
+        """
+        # The settings of the session that makes a frame decide its splits. As a split costs its own size more, no task has two.
+        session = statement_session(self._spark)
+        session.conf.set("spark.sql.files.maxPartitionBytes", str(split_bytes))
+        session.conf.set("spark.sql.files.openCostInBytes", str(split_bytes))
+        session.conf.unset("spark.sql.files.maxPartitionNum")
+        with activated(session, afterwards=self._spark):
+            listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(self._numbered(files)).toSeq()
+            made = self._log.createDataFrame(snapshot, listed, False, self._none)
+        plan = made.queryExecution().analyzed()
+        rows = DataFrame(
+            self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(java_session(self._spark), plan), self._spark
+        )
+        place = rows.metadataColumn("_metadata")
+        return rows, F.unix_millis(place["file_modification_time"]), place["file_block_start"]
+
+    def _numbered(self, files: Sequence[SourceFile]) -> Any:
+        """Return a `java.util.List` of actions of files whose modification time is their index."""
+        # Spark exposes only the path and the modification time of an action.
         actions = [
             {"path": file.path, "partitionValues": dict(file.partition), "size": file.size_bytes, "modificationTime": index,
              "dataChange": True, "deletionVector": None if file.vector is None else dict(file.vector.fields)}
             for index, file in enumerate(files)
         ]  # fmt: skip
-        lines = [json.dumps({"add": action}) for action in actions]
-        rows = self.frame(delta_actions(self._spark, lines), self._with_places(snapshot))
-        place = rows.metadataColumn("_metadata")
-        return rows, F.unix_millis(place["file_modification_time"]), place["row_index"]
+        return delta_actions(self._spark, [json.dumps({"add": action}) for action in actions])
 
     def _with_places(self, snapshot: Any) -> Any:
         """Return the snapshot with the protocol of a table with deletion vectors; only for those does Delta return row indexes."""

@@ -122,7 +122,7 @@ class ChunkCopier:
             source: The file.
             target: The new file; must not exist.
             mode: Projection of the file's own columns.
-            parts: One file per row group, with the computed columns, and with the group's rows in their order.
+            parts: One file per row group, with the group's rows in their order; a label, and then the computed columns.
 
         Returns:
             Like `project`; `None` if a part has several row groups or days of another calendar. Then nothing is written.
@@ -147,7 +147,7 @@ class ChunkCopier:
                 self._append_taken(writer, stream, block, joined)
                 with closing(part.file.newStream()) as computed:
                     chunks = part.java.getBlocks().get(0).getColumns()
-                    for leaf in part.schema.leaves:
+                    for leaf in _computed(part.schema):
                         descriptor = joined.descriptors[leaf.path]
                         writer.appendColumnChunk(descriptor, computed, _chunk_of(chunks, leaf), None, None, None)
                 writer.endBlock()
@@ -164,7 +164,7 @@ class ChunkCopier:
         for cached in self._joins:
             if cached.projection is projection and cached.computed is computed:
                 return cached
-        schema = projection.schema.union(computed.java)
+        schema = projection.schema.union(self._schema(computed.java, frozenset({computed.names[0]}), {}))
         descriptors = {tuple(map(str, column.getPath())): column for column in items(schema.getColumns())}
         names = dict(projection.mode.renamed)
         taken = tuple(
@@ -269,6 +269,11 @@ class ChunkCopier:
             chunk.getTotalSize(),
             chunk.getTotalUncompressedSize(),
         )
+
+
+def _computed(schema: FileSchema) -> list[Leaf]:
+    """Return the leaves of a part without its label."""
+    return [leaf for leaf in schema.leaves if leaf.path[0] != schema.names[0]]
 
 
 def _chunk_of(chunks: Any, leaf: Leaf) -> Any:

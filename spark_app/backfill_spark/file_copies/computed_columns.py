@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from backfill_core.file_copies.computed_parts import PARTS_MAX, Groups, rounds, starts
+from backfill_core.file_copies.computed_parts import FILES_MAX, Groups, in_order, rounds
 from backfill_spark.delta.types import quoted
+from backfill_spark.file_copies.footers import Footer
 from backfill_spark.jvm.failures import while_staging
 from backfill_spark.rows.columns import unused
 
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from backfill_spark.ports.source import SupportsFiles
     from backfill_spark.rows.transform import Transform
 
-WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
-FILE, GROUP, ROW = "__backfill_file", "__backfill_group", "__backfill_row"
-_PART = re.compile(r"/[^/=]*=(\d+)/[^/=]*=(\d+)/[^/]*$")
+LABEL = "__backfill_part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +33,8 @@ class FileToCompute:
 
     file: SourceFile
     groups: Groups
+    split_bytes: int
+    """Size of splits of which each has at most one row group."""
 
 
 class ComputedColumns:
@@ -50,82 +50,58 @@ class ComputedColumns:
         columns: Collection[str],
         folder: str,
         *,
-        listed: Callable[[str], list[str]],
+        written: Callable[[str], list[Footer]],
         check: Callable[[], None],
-    ) -> list[list[str] | None]:
-        """Write columns of files, one part per row group; return the paths of each file's parts, `None` if a part is missing.
+    ) -> list[list[Footer] | None]:
+        """Write columns of files, one part per row group; return the parts of each file, `None` if one is missing.
 
-        One Spark job computes files with up to `PARTS_MAX` row groups in total. Rows in a part have the order of the source's file.
+        One Spark job computes files with up to `PARTS_MAX` row groups in total. Each of its tasks has the rows of one row group in
+        their order, and writes one part. The first column of a part is its label, the same for all its rows.
 
         Args:
             files: Files whose row groups `can_be_joined`.
             columns: Names of output columns.
             folder: Path or URI of a folder for the parts; its contents are removed.
-            listed: Returns the Parquet files in a folder below that one, recursively.
+            written: Returns the Parquet files in a folder below that one, except encrypted ones.
             check: Called before each job; an exception that it raises ends the work.
 
         Raises:
             StagedFilesGoneError: a part disappeared before it was used.
             Spark's error for a row that cannot be computed.
         """
-        by_file: list[list[str] | None] = [None] * len(files)
+        by_file: list[list[Footer] | None] = [None] * len(files)
         for number, chosen in enumerate(rounds([file.groups for file in files])):
             check()
             self._write([files[at] for at in chosen], columns, f"{folder}/{number}")
-            written = _parts(listed(f"{number}"))
+            labelled = [(label, part) for part in written(f"{number}") if (label := part.label) is not None]
             for index, at in enumerate(chosen):
-                parts = [written.get((index, group), []) for group in range(len(files[at].groups))]
-                if all(len(paths) == 1 for paths in parts):
-                    by_file[at] = [path for (path,) in parts]
+                order = in_order([label for label, _ in labelled], index, files[at].groups)
+                by_file[at] = None if order is None else [labelled[place][1] for place in order]
         return by_file
 
     def _write(self, files: Sequence[FileToCompute], columns: Collection[str], folder: str) -> None:
-        rows, names = self._rows(files)
-        computed = self._transform.project(rows, *names)
+        rows, name = self._rows(files)
+        computed = self._transform.project(rows, name)
         stored = self._sink.stored_columns(computed, columns)
-        outer, inner, _ = (unused(name, computed.select(*stored).columns) for name in (FILE, GROUP, ROW))
-        labels = [F.col(quoted(name)).alias(label) for name, label in zip(names, (outer, inner), strict=False)]
-        if int(self._spark.conf.get(WRITERS) or 0) < PARTS_MAX:
-            # Otherwise Spark sorts by the labels only, and does not guarantee the order within a label.
-            computed = computed.sortWithinPartitions(*map(quoted, names))
-        writer = computed.select(*labels, *stored).write.mode("overwrite").option("maxRecordsPerFile", 0)
+        label = F.col(quoted(name)).alias(unused(LABEL, computed.select(*stored).columns))
         with while_staging(folder):
-            writer.partitionBy(outer, inner).parquet(folder)
+            computed.select(label, *stored).write.mode("overwrite").option("maxRecordsPerFile", 0).parquet(folder)
 
-    def _rows(self, files: Sequence[FileToCompute]) -> tuple[DataFrame, tuple[str, ...]]:
-        """Return all rows of files with the numbers of file, row group and row; one read per set of equal row groups."""
-        by_starts: dict[tuple[int, ...], list[int]] = {}
+    def _rows(self, files: Sequence[FileToCompute]) -> tuple[DataFrame, str]:
+        """Return all rows of files, and the name of a column with the label of their split; one read for each size of splits."""
+        by_size: dict[int, list[int]] = {}
         for at, file in enumerate(files):
-            by_starts.setdefault(starts(file.groups), []).append(at)
-        frames, names = list[DataFrame](), tuple[str, ...]()
-        for firsts, members in by_starts.items():
-            rows, number, row = self._source.numbered_rows([files[at].file.with_all_rows for at in members])
-            names = tuple(unused(name, rows.columns) for name in (FILE, GROUP, ROW))
-            labels = [_numbered(number, members), _group(row, firsts), row]
-            frames.append(rows.select("*", *(label.alias(name) for label, name in zip(labels, names, strict=True))))
-        return reduce(DataFrame.unionAll, frames), names
+            by_size.setdefault(file.split_bytes, []).append(at)
+        frames, name = list[DataFrame](), LABEL
+        for size, members in by_size.items():
+            rows, number, first = self._source.split_rows([files[at].file.with_all_rows for at in members], size)
+            name = unused(LABEL, rows.columns)
+            frames.append(rows.select("*", (first * FILES_MAX + _numbered(number, members)).alias(name)))
+        return reduce(DataFrame.unionAll, frames), name
 
 
 def _numbered(number: Column, members: Sequence[int]) -> Column:
     """Return the index of a row's file among all files, from its index among the files of one read."""
     if members == list(range(len(members))):
-        return number.cast("int")
+        return number
     return F.element_at(F.array(*map(F.lit, members)), number.cast("int") + 1)
-
-
-def _group(row: Column, firsts: Sequence[int]) -> Column:
-    """Return the row group of a row, from the first row number of each group."""
-    number = F.lit(0)
-    for group, first in list(enumerate(firsts))[1:]:
-        number = F.when(row >= first, group).otherwise(number)
-    return number
-
-
-def _parts(paths: Sequence[str]) -> dict[tuple[int, int], list[str]]:
-    """Return paths by the numbers of file and row group in their folder names."""
-    parts: dict[tuple[int, int], list[str]] = {}
-    for path in paths:
-        named = _PART.search(path)
-        if named is not None:
-            parts.setdefault((int(named[1]), int(named[2])), []).append(path)
-    return parts

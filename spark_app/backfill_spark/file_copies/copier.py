@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from backfill_core.errors import SourceDamagedError
 from backfill_core.file_copies.bounds import Path, Written
-from backfill_core.file_copies.computed_parts import Groups, can_be_joined
+from backfill_core.file_copies.computed_parts import can_be_joined, split_bytes
 from backfill_core.file_copies.copy_digest import CopyDigest, statistics_digest
 from backfill_core.file_copies.copy_modes import Decoded, PartlyComputed, Projected, Whole
 from backfill_core.file_copies.movers import Mover
@@ -243,44 +243,45 @@ class FileTransfer:
 
     def _parts(
         self, files: Sequence[_Decision | None], folder: str, check: Callable[[], None]
-    ) -> list[list[str] | None]:
+    ) -> list[list[Footer] | None]:
         """Compute the columns of `PartlyComputed` files, which all have the same ones; return the parts of each, or `None`."""
-        by_file: list[list[str] | None] = [None] * len(files)
+        by_file: list[list[Footer] | None] = [None] * len(files)
         partly_computed = {
             at: decision
             for at, decision in enumerate(files)
             if decision is not None and isinstance(decision.planned.mode, PartlyComputed)
         }
-        to_compute = {
-            at: FileToCompute(decision.planned.file, groups)
-            for at, decision in partly_computed.items()
-            if (groups := self._groups(decision))
-        }
+        to_compute = {at: file for at, decision in partly_computed.items() if (file := self._file_to_compute(decision))}
         modes = [decision.planned.mode for decision in partly_computed.values()]
         columns = {name for mode in modes if isinstance(mode, PartlyComputed) for name in mode.computed}
         if to_compute:
             assert self._computed is not None
             parts = self._computed.parts(
                 list(to_compute.values()), columns, f"{self._bytes.target}/{folder}",
-                listed=lambda below: self._bytes.files(f"{folder}/{below}"), check=check,
+                written=lambda below: self._written(f"{folder}/{below}"), check=check,
             )  # fmt: skip
             for at, of_file in zip(to_compute, parts, strict=True):
                 by_file[at] = of_file
         return by_file
 
-    def _groups(self, decision: _Decision) -> Groups | None:
-        """Return the row groups of a `PartlyComputed` file; `None` if computed columns cannot be joined to them."""
+    def _written(self, folder: str) -> list[Footer]:
+        """Return the footers of the Parquet files in a folder, except those of encrypted ones."""
+        files = [partial(self._footers.read, path) for path in self._bytes.files(folder)]
+        return [footer for footer in at_once(files, self._footers_at_once) if footer is not None]
+
+    def _file_to_compute(self, decision: _Decision) -> FileToCompute | None:
+        """Return a `PartlyComputed` file with its row groups; `None` if computed columns cannot be joined to them."""
         planned, footer = decision.planned, decision.footer
         assert isinstance(planned.mode, PartlyComputed)
         assert footer is not None  # such a file is doubtful, so its footer was read
         if not _can_be_projected(footer, planned.mode.taken) or footer.has_old_days:
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
-        groups = footer.groups
-        return groups if can_be_joined(groups) else None
+        size = split_bytes(footer.places, footer.size_bytes) if can_be_joined(footer.groups) else None
+        return None if size is None else FileToCompute(planned.file, footer.groups, size)
 
     def _copy(
-        self, decision: _Decision | None, folder: str, check: Callable[[], None], parts: Sequence[str] | None
+        self, decision: _Decision | None, folder: str, check: Callable[[], None], parts: Sequence[Footer] | None
     ) -> Copied | None:
         if decision is None:
             return None
@@ -326,13 +327,10 @@ class FileTransfer:
         return self._measured(decided, below, written)
 
     def _partly_computed(
-        self, decision: _Decision, below: str, mode: PartlyComputed, parts: Sequence[str]
+        self, decision: _Decision, below: str, mode: PartlyComputed, parts: Sequence[Footer]
     ) -> Copied | None:
         assert decision.footer is not None  # its row groups are known
-        computed = [footer for part in parts if (footer := self._footers.read(part)) is not None]
-        if len(computed) < len(parts):
-            return None  # Spark is configured to encrypt the files that it writes
-        written = self._chunks.join_computed(decision.footer, f"{self._bytes.target}/{below}", mode.taken, computed)
+        written = self._chunks.join_computed(decision.footer, f"{self._bytes.target}/{below}", mode.taken, parts)
         return None if written is None else self._measured(decision.planned, below, written)
 
     def statistics(self, copies: Sequence[MadeCopy]) -> list[Statistics]:

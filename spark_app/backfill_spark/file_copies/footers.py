@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.file_copies.bounds import Path, Stored, Written
-from backfill_core.file_copies.computed_parts import Groups
+from backfill_core.file_copies.computed_parts import GroupBytes, Groups
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.failures import NO_KEY
 from backfill_spark.jvm.gateway import hadoop_conf, items, java
@@ -122,6 +122,23 @@ class Footer:
     def groups(self) -> Groups:
         """Number of rows of each row group."""
         return tuple(int(block.getRowCount()) for block in items(self.java.getBlocks()))
+
+    @property
+    def places(self) -> tuple[GroupBytes, ...]:
+        """Places of its row groups."""
+        blocks = items(self.java.getBlocks())
+        return tuple(GroupBytes(int(block.getStartingPos()), int(block.getCompressedSize())) for block in blocks)
+
+    @property
+    def label(self) -> int | None:
+        """The value of its first column if all its rows have the same number there; `None` otherwise."""
+        if not self.rows:
+            return None
+        chunks = [block.getColumns().get(0).getStatistics() for block in items(self.java.getBlocks())]
+        if not all(chunk.hasNonNullValue() for chunk in chunks):
+            return None
+        values = {int(value) for chunk in chunks for value in (chunk.genericGetMin(), chunk.genericGetMax())}
+        return values.pop() if len(values) == 1 else None
 
     @cached_property
     def metadata(self) -> FooterMetadata:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaPackage
@@ -79,6 +81,16 @@ def activate(spark: SparkSession) -> None:
     may belong to the caller. Java stores the active session per thread, and each Python thread has a separate Java thread.
     """
     java(spark).org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session(spark))
+
+
+@contextmanager
+def activated(spark: SparkSession, *, afterwards: SparkSession) -> Iterator[None]:
+    """Make a session the active session of this thread inside the block, and another one after it."""
+    activate(spark)
+    try:
+        yield
+    finally:
+        activate(afterwards)
 
 
 def belongs_to(spark: SparkSession, dataset: Any) -> bool:

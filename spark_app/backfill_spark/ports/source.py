@@ -134,6 +134,13 @@ class SupportsFiles(Protocol):
         task has the rows of a file in this order, and each row group is in one task. Lazy.
         """
 
+    def split_rows(self, files: Sequence[SourceFile], split_bytes: int) -> tuple[DataFrame, Column, Column]:
+        """Return the rows of files like `numbered_rows`; each task has one split of one file, in the order of its rows. Lazy.
+
+        A split has the row groups whose middle byte is in it. The two columns are each row's file (its index in `files`) and the
+        offset of the first byte of its split.
+        """
+
     def rows_of(self, actions: Sequence[str], version: int) -> DataFrame:
         """Return the rows of files of a version, with the pinned columns; `actions` are the files' `add` actions. Lazy."""
 

@@ -97,14 +97,16 @@ class ComputedCopies:
 class EncryptedColumns(ComputedColumns):
     """Computed parts as Spark writes them if encryption is configured."""
 
-    def parts(self, files, columns, folder, *, listed, check):
+    def parts(self, files, columns, folder, *, written, check):
         """Encrypt the files that Spark wrote."""
-        parts = super().parts(files, columns, folder, listed=listed, check=check)
-        for file, paths in zip(files, parts, strict=True):
-            for rows, path in zip(file.groups, paths, strict=True):
-                Path(path).unlink()
-                write_encrypted(self._spark, path, rows, plain_footer=True)
-        return parts
+
+        def encrypted(below):
+            for part in written(below):
+                Path(part.path).unlink()
+                write_encrypted(self._spark, part.path, part.rows, plain_footer=True)
+            return written(below)
+
+        return super().parts(files, columns, folder, written=encrypted, check=check)
 
 
 def action(planned):
@@ -225,24 +227,6 @@ class TestAFileWhoseColumnsCannotBeJoined:
         done = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "day", "date_add(day, 1) AS next")).stage()
 
         assert (len(done.copied), len(done.left)) == (0, 1)
-
-
-class TestTheOrderOfRows:
-    """The order does not depend on the number of files that a task may keep open."""
-
-    def test_rows_keep_their_order_with_one_open_file(self, spark, tmp_path):
-        """Spark then sorts rows only by file and row group."""
-        name = "spark.sql.maxConcurrentOutputFileWriters"
-        before = spark.conf.get(name)
-        table(spark, tmp_path / "s", LAYOUT | {"group_rows": 7})
-        copies = ComputedCopies(spark, tmp_path / "s", tmp_path / "t", ("id", "i", "upper(s) AS u"))
-        spark.conf.set(name, "0")
-        try:
-            done = copies.stage()
-        finally:
-            spark.conf.set(name, before)
-
-        assert copies.staged(done) == copies.decoded()
 
 
 OF_MAPPED = (

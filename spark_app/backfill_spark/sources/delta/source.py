@@ -70,9 +70,7 @@ class DeltaTableSource:
             schema_change: Policy for changes of columns while the job runs: `Fail`, `Ignore` or `Follow`.
             allow_files_outside: Folders, as absolute paths or URIs, in which files of the log are allowed besides the table's folder.
         """
-        self._spark = spark
-        self.path = path
-        self._key = key
+        self._spark, self.path, self._key = spark, path, key
         self._schema_change, self._allow_files_outside = schema_change, allow_files_outside
         self._pinned: PinnedTable | None = None
         self._layout: LoggedTable | None = None
@@ -125,8 +123,7 @@ class DeltaTableSource:
         try:
             self._opened = SparkDeltaLog(self._spark, self.path)
             newest = self._delta_log.newest(version=head.position, table_id=head.source_id)
-            if version is None:
-                requested = int(newest.version())
+            requested = int(newest.version()) if version is None else requested
             self._snapshot = self._delta_log.at(requested)
             self._pinned = self._describe(requested)
         except BackfillError:
@@ -284,6 +281,10 @@ class DeltaTableSource:
     def numbered_rows(self, files: Sequence[SourceFile]) -> tuple[DataFrame, Column, Column]:
         """See `SupportsFiles`."""
         return self._delta_log.numbered_rows(files, self._snapshot)
+
+    def split_rows(self, files: Sequence[SourceFile], split_bytes: int) -> tuple[DataFrame, Column, Column]:
+        """See `SupportsFiles`."""
+        return self._delta_log.split_rows(files, self._snapshot, split_bytes)
 
     # ------------------------------------------------------------------ reading
     def read(self, ranges: Sequence[FileRange]) -> DataFrame:
