@@ -31,7 +31,7 @@ help: ## this list
 setup: ## create .venv and fetch Delta's jars from locked, hashed inputs; report missing tools; safe to run again
 	@build-tools/setup.sh
 
-demo: setup ## show the product on real tables with live changes, in two to three minutes; STRATEGY: Snapshot (default) or Arrangement
+demo: setup ## show the product on real tables with live changes, in two to three minutes; STRATEGY: Snapshot (default), Arrangement, Replica or InPlace
 	@$(BIN)/backfill demo $(if $(STRATEGY),--strategy $(STRATEGY))
 
 demo-kafka: setup ## copy a topic of a real broker into a table while a producer keeps writing, in about two minutes

@@ -17,7 +17,7 @@ from rich.console import Console
 from backfill.errors import EXIT_USAGE
 from backfill_cli.commands.options import terminal
 from demo.stage import Child, DemoError, Stage, copies
-from demo.story import RECEIPT, SNAPSHOT, STORIES, Story, describe_change, is_newer
+from demo.story import SNAPSHOT, STORIES, Story, describe_change, is_newer
 
 WRITER = Path(__file__).with_name("writer.py")
 SLOWER = 3
@@ -37,7 +37,9 @@ class Demo(Stage):
 
     def describe_writer(self, line: Mapping[str, Any]) -> str:
         """See `Stage`."""
-        return f"the writer: version {line['version']}, {line['what']}"
+        conflicts = line.get("conflicts", 0)
+        again = f"; transactions that failed once and were repeated: {conflicts}" if conflicts else ""
+        return f"the writer: version {line['version']}, {line['what']}{again}"
 
     def document(self) -> dict[str, Any]:
         """See `Stage`."""
@@ -50,8 +52,8 @@ class Demo(Stage):
                 "jobId": self.job,
                 "source": {"type": "Delta", "delta": {"path": f"{lake}/orders", **parts["source"]}},
                 "transform": dict(parts["transform"]),
-                "target": {"type": "Delta", "delta": {"path": f"{lake}/orders_copy", **parts["target"]}},
-                "strategy": {"type": self._story.strategy},
+                "target": {"type": "Delta", "delta": {"path": f"{lake}/{self._story.target}", **parts["target"]}},
+                "strategy": {"type": self._story.strategy, **self._story.settings},
                 "throttle": {"rowsPerSecond": self._rows // self._story.history_s},
                 "after": "Exit",
                 "verify": "Final",
@@ -67,13 +69,14 @@ class Demo(Stage):
 
     def steps_after(self) -> tuple[tuple[str, str], ...]:
         """Return the steps after the copy, each with its caption."""
-        return (("KeyProof", KEY_PROOF), ("CatchUp", self._story.catches_up), ("Receipt", RECEIPT))
+        return (("KeyProof", KEY_PROOF), ("CatchUp", self._story.catches_up), ("Receipt", self._story.receipt))
 
     def _make_table(self) -> None:
         self.say(f"a table of {self._rows:,} orders in {self.folder}/lake, and a writer that keeps changing it")
         command = [sys.executable, str(WRITER), f"{self.folder}/lake/orders"]
         reads = ["--reads", f"{self.folder}/lake/orders_copy"] if self._story.shows_changes else []
-        self.writer = Child([*command, "--rows", str(self._rows), *reads], self.folder / "writer.log")
+        options = ["--rows", str(self._rows), *self._story.writer, *reads]
+        self.writer = Child([*command, *options], self.folder / "writer.log")
         if not self.writer.wait_for(lambda line: "version" in line):
             raise DemoError(f"the writer created no table; its log is {self.folder}/writer.log")
 
@@ -123,7 +126,7 @@ class Demo(Stage):
             (f"verify -f {self.spec}", "compare source and target again, without a driver"),
             (f"status -f {self.spec} --offline", "the state that the target contains"),
             (f"run -f {self.spec}", "the job is finished, and ends at once"),
-            (f"release -f {self.spec}", "remove its state from the copy, so that any writer may use it"),
+            (f"{self._story.last[0]} -f {self.spec}", self._story.last[1]),
         )
 
 

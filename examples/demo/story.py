@@ -16,6 +16,8 @@ UPSERTS: Mapping[str, Mapping[str, Any]] = {
     },
 }
 AS_IT_IS: Mapping[str, Mapping[str, Any]] = {"source": {}, "target": {}, "transform": {}}
+COLUMN, VALUE = "buyer", "upper(customer)"
+COMPARED = "then the receipt: each filled file is compared with the file that it replaced, in all columns"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,19 @@ class Story:
 
     spec: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: UPSERTS)
     """Settings of source, target and transform in the file, in addition to the paths."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The strategy in the file, in addition to its type."""
+
+    target: str = "orders_copy"
+    """Folder of the target beside the source, which is `orders`."""
+
+    writer: tuple[str, ...] = ()
+    """Options of the writer."""
+
+    receipt: str = RECEIPT
+    last: tuple[str, str] = ("release", "remove its state from the copy, so that any writer may use it")
+    """The last command to try, with its purpose."""
 
 
 SNAPSHOT = Story(
@@ -65,7 +80,23 @@ REPLICA = Story(
     history_s=12,
     spec=AS_IT_IS,
 )
-STORIES = {story.strategy: story for story in (SNAPSHOT, ARRANGEMENT, REPLICA)}
+IN_PLACE = Story(
+    strategy="InPlace",
+    begins=f"the driver fills a new column of it, {COLUMN} = {VALUE}, file by file; a limit lets you watch",
+    paused="pauses further files; those that are computed are committed first",
+    again="again: the tags of filled files are the checkpoint",
+    catches_up="",
+    shows_changes=False,
+    history_s=30,
+    spec={"source": {}, "target": {}, "transform": {"set": {COLUMN: VALUE}}},
+    # The writer makes two transactions in five seconds, so the default of 2 percent would take minutes. It tries again.
+    settings={"inPlace": {"maxWriterConflicts": 100}},
+    target="orders",
+    writer=("--fills", f"{COLUMN}={VALUE}"),
+    receipt=COMPARED,
+    last=("history", "the commits of the job"),
+)
+STORIES = {story.strategy: story for story in (SNAPSHOT, ARRANGEMENT, REPLICA, IN_PLACE)}
 """Stories without RearrangedChain, which may never catch up with a writer that commits every two seconds."""
 
 

@@ -2,7 +2,9 @@
 
 The writer is a separate process with a separate Spark, as in real use. It prints each commit as a line of JSON:
 `{"version": …, "what": …}`. With `--reads COPY` it also reads the copy, and looks for the rows that it changed. Once they are equal in
-source and copy, the lines contain `{"seen": {"version": …, "rows": …, "seconds": …}}`.
+source and copy, the lines contain `{"seen": {"version": …, "rows": …, "seconds": …}}`. With `--fills COLUMN=EXPRESSION` it fills
+that column of the orders that it inserts once the table has the column, and the table has no change feed. A transaction that fails
+because another writer changed the same files is repeated, and `conflicts` counts it.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
 from backfill import Settings, open_session
 
 if TYPE_CHECKING:
@@ -28,6 +33,9 @@ CORES = 2
 OPTIMIZE_AT_COMMIT = 7
 SMALL_FILE_BYTES = 1_000_000
 """OPTIMIZE compacts only smaller files, which the commits made: it does not rewrite the whole table."""
+
+CONFLICTS = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED")
+"""Conditions of transactions that pass when they are repeated."""
 
 FIRST_SHARE = 0.1
 """Share of the table that the copy has before the demo looks for changes."""
@@ -54,9 +62,13 @@ class Changed:
 class Writer:
     """Changes the table: inserts, updates, deletes, changes keys, and compacts once."""
 
-    def __init__(self, spark: SparkSession, path: Path, rows: int, copy: Path | None = None) -> None:
+    def __init__(
+        self, spark: SparkSession, path: Path, rows: int, copy: Path | None = None, fills: str | None = None
+    ) -> None:
         """Store the path; `create` creates the table."""
         self._spark = spark
+        self._fills = fills
+        self.conflicts = 0
         self._path = path
         self._copy = copy
         self._looked_for: Changed | None = None
@@ -66,15 +78,24 @@ class Writer:
         self._random = random.Random(7)
 
     def create(self) -> str:
-        """Create the table with a change feed."""
+        """Create the table; with a change feed, unless another job fills its column: that job writes none."""
         frame = self._spark.range(0, self._rows, 1, FILES).selectExpr(*(column.format(id="id") for column in COLUMNS))
-        frame.write.format("delta").option("delta.enableChangeDataFeed", "true").option(
+        frame.write.format("delta").option("delta.enableChangeDataFeed", str(self._fills is None)).option(
             "delta.enableDeletionVectors", "true"
         ).save(str(self._path))
         return f"made {self._rows:,} orders"
 
     def commit(self, number: int) -> str:
-        """Commit one change, and return its description."""
+        """Commit one change, and return its description; repeat it after a conflict."""
+        while True:
+            try:
+                return self._commit(number)
+            except (Py4JJavaError, PySparkException) as error:
+                if not any(condition in str(error) for condition in CONFLICTS):
+                    raise
+                self.conflicts += 1
+
+    def _commit(self, number: int) -> str:
         if number == OPTIMIZE_AT_COMMIT:
             self._spark.sql(f"OPTIMIZE {self._table}")
             return "compacted small files (OPTIMIZE)"
@@ -107,6 +128,9 @@ class Writer:
     def _insert(self, count: int) -> str:
         first, self._next_id = self._next_id, self._next_id + count
         new = self._spark.range(first, first + count, 1, 1).selectExpr(*(column.format(id="id") for column in COLUMNS))
+        column, _, value = (self._fills or "").partition("=")
+        if column in self._spark.read.format("delta").load(str(self._path)).columns:
+            new = new.selectExpr("*", f"{value} AS {column}")
         new.write.format("delta").mode("append").save(str(self._path))
         return f"inserted {count:,} orders"
 
@@ -148,6 +172,7 @@ def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--reads", type=Path)
+    parser.add_argument("--fills")
     given = parser.parse_args()
     over = threading.Event()
     threading.Thread(target=_set_at_end_of_input, args=(over,), daemon=True).start()
@@ -159,7 +184,7 @@ def main() -> None:
             "spark.sql.shuffle.partitions": "2",
         },
     )
-    writer = Writer(spark, given.path, given.rows, given.reads)
+    writer = Writer(spark, given.path, given.rows, given.reads, given.fills)
     line: dict[str, Any] = {"what": writer.create()}
     number = 0
     while True:
@@ -169,6 +194,7 @@ def main() -> None:
         line["what"] = writer.commit(number)
         seen = writer.look()
         line |= {} if seen is None else {"seen": seen}
+        line["conflicts"] = writer.conflicts
         number += 1
     spark.stop()
 

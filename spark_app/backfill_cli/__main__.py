@@ -90,7 +90,10 @@ def run(
 )
 @click.option("--rows", type=click.IntRange(min=100_000), default=3_000_000, show_default=True)
 @click.option(
-    "--strategy", type=click.Choice(["Arrangement", "Replica", "Snapshot"]), default="Snapshot", show_default=True
+    "--strategy",
+    type=click.Choice(["Arrangement", "InPlace", "Replica", "Snapshot"]),
+    default="Snapshot",
+    show_default=True,
 )
 def demo(folder: Path | None, rows: int, strategy: str) -> None:
     """Show the product on real tables with live changes, in two to three minutes; needs a clone."""

@@ -74,7 +74,7 @@ class TestItsFile:
         done = backfill("demo", "--strategy", "RearrangedChain")
 
         assert done.exit_code == 2
-        assert "'RearrangedChain' is not one of 'Arrangement', 'Replica', 'Snapshot'" in done.stderr
+        assert "'RearrangedChain' is not one of 'Arrangement', 'InPlace', 'Replica', 'Snapshot'" in done.stderr
 
 
 class TestAProcess:
