@@ -24,6 +24,7 @@ STRATEGIES = {
     "Replica": {"source": {"key": []}, "strategy": {"type": "Replica"}},
     "Snapshot": {"source": {"key": []}, "target": {"writeMode": "Append"}},
     "Upsert": {"source": {"key": ["id"]}},
+    "RearrangedChain": {"source": {"key": ["id"]}, "strategy": {"type": "RearrangedChain"}},
     "Arrangement": {"source": {"key": ["id"]}, "strategy": {"type": "Arrangement", "arrangement": ORDER}},
 }
 

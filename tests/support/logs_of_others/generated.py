@@ -1,7 +1,8 @@
 """Delta logs as other writers write them: files by Parquet's writer, and commits that are written here, line by line.
 
 The protocol allows each choice, or a writer made it and plain Spark reads it. The choices are spellings of partition values,
-statistics that are absent, malformed or slightly wrong, and paths that are relative, encoded or absolute.
+statistics that are absent, malformed or slightly wrong, paths that are relative, encoded or absolute, commits with blank lines, and
+checksum files that are cut.
 """
 
 import json
@@ -167,8 +168,11 @@ class ForeignTable:
         log = self.path / "_delta_log"
         log.mkdir(parents=True, exist_ok=True)
         info = {"commitInfo": {"timestamp": 1_700_000_000_000 + self.version, "operation": "WRITE"}}
-        text = "".join(f"{json.dumps(action)}\n" for action in (info, *actions))
+        blank = self.rng.choice(["", "", "", "\n", " \t\n"])
+        text = "".join(f"{json.dumps(action)}\n{blank}" for action in (info, *actions))
         (log / f"{self.version:020d}.json").write_text(text)
+        if self.rng.random() < 0.2:
+            (log / f"{self.version:020d}.crc").write_text('{"tableSizeBytes":')
 
     def append(self) -> None:
         """Add some files in a version."""
@@ -198,7 +202,8 @@ class ForeignTable:
             for at, value in enumerate(values)
         ]
         write_file(self.spark, str(file), schema, rows)
-        self._paths.append(quote(name, safe="/=+"))
+        begins = self.rng.choice(["", "", "", f"file://{self.path}/"])
+        self._paths.append(quote(f"{begins}{name}", safe=":/=+"))
         add = {
             "path": self._paths[-1], "partitionValues": {"p": self.rng.choice(self._texts)},
             "size": file.stat().st_size, "modificationTime": 1_700_000_000_000, "dataChange": True,
