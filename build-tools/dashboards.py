@@ -18,6 +18,20 @@ BY_JOB = "max by (namespace, name)"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "stat": {
+        "colorMode": "none", "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "value", "wideLayout": True,
+        "percentChangeColorMode": "standard", "showPercentChange": False,
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+    },
+    "table": {"frameIndex": 0, "showHeader": True},
+    "timeseries": {
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    },
+}  # fmt: skip
+"""Options of each kind of panel. Grafana's schema requires all of them; their defaults differ between its versions."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -53,35 +67,48 @@ def panels_of(panels: Sequence[Panel]) -> Iterator[dict[str, Any]]:
         yield {
             "id": number, "type": panel.kind, "title": panel.title, "description": panel.help, "datasource": SOURCE,
             "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height}, "targets": targets,
-            "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []}, "options": panel.options,
+            "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []}, "options": {**OPTIONS[panel.kind], **panel.options},
             "transformations": list(panel.transformations),
         }  # fmt: skip
         x, row_height = x + panel.width, max(row_height, panel.height)
+
+
+NOTHING_CHOSEN = {"text": "", "value": ""}
+"""Grafana chooses the first value."""
 
 
 def variable(name: str, query: str, *, several: bool) -> dict[str, Any]:
     """Return a variable whose values are those of a label."""
     return {
         "name": name, "type": "query", "datasource": SOURCE, "query": {"query": query, "refId": name}, "refresh": 2, "sort": 1,
-        "multi": several, "includeAll": several, "current": {"text": "All", "value": "$__all"} if several else {},
+        "multi": several, "includeAll": several, "current": {"text": "All", "value": "$__all"} if several else NOTHING_CHOSEN,
     }  # fmt: skip
 
 
 def dashboard(uid: str, title: str, variables: Sequence[dict[str, Any]], panels: Sequence[Panel]) -> str:
     """Return a dashboard as JSON."""
-    source = {"name": "datasource", "type": "datasource", "query": "prometheus", "current": {}}
+    source = {"name": "datasource", "type": "datasource", "query": "prometheus", "current": NOTHING_CHOSEN}
+    link = {
+        "type": "dashboards", "tags": ["backfill"], "title": "Backfill", "asDropdown": True, "icon": "dashboard", "tooltip": "",
+        "targetBlank": False, "includeVars": True, "keepTime": True,
+    }  # fmt: skip
     document = {
         "uid": uid, "title": title, "tags": ["backfill"], "schemaVersion": 39, "editable": True, "refresh": "30s",
         "time": {"from": "now-3h", "to": "now"}, "timezone": "browser", "templating": {"list": [source, *variables]},
-        "links": [{"type": "dashboards", "tags": ["backfill"], "title": "Backfill", "asDropdown": True}],
+        "links": [link], "annotations": {"list": []},
         "panels": list(panels_of(panels)),
     }  # fmt: skip
     return json.dumps(document, indent=1) + "\n"
 
 
-def stat(title: str, expr: str, *, unit: str = "short", help_: str = "", legend: str = "") -> Panel:
+def stat(title: str, expr: str, *, unit: str = "short", help_: str = "") -> Panel:
     """Return a panel with one number."""
-    return Panel(title, [(expr, legend)], "stat", unit, width=4, height=4, help=help_, options={"colorMode": "none"})
+    return Panel(title, [(expr, "")], "stat", unit, width=4, height=4, help=help_)
+
+
+def stat_of_labels(title: str, expr: str, legend: str) -> Panel:
+    """Return a panel with the labels of a series; its value is always 1."""
+    return Panel(title, [(expr, legend)], "stat", width=4, height=4, options={"textMode": "name"})
 
 
 def job_table() -> Panel:
@@ -156,11 +183,11 @@ def render_job() -> str:
 
     state = f"max by (strategy, phase, step, reason) (backfill_job_info{{{JOB}}})"
     panels = [
-        stat("State", state, legend="{{phase}} {{step}}: {{reason}}"),
+        stat_of_labels("State", state, "{{phase}} {{step}}: {{reason}}"),
         stat("Done", of("percent"), unit="percent"),
         stat("ETA", of("eta_seconds"), unit="s", help_="Unknown before there is a rate."),
         stat("Attempt", of("attempt")),
-        stat("Receipt", f"max by (state) (backfill_job_receipt{{{JOB}}})", legend="{{state}}"),
+        stat_of_labels("Receipt", f"max by (state) (backfill_job_receipt{{{JOB}}})", "{{state}}"),
         stat("Without a commit", of("commit_age_seconds"), unit="s"),
         Panel("Rows", [(of("rows_done"), "done"), (of("rows"), "all")]),
         Panel("Rows a second", [(of("rows_per_second"), "rows a second")]),
