@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from backfill_kubectl.commands.about import complete_words, completion, doctor, version
+from backfill_kubectl.commands.about import completion, completions_of, doctor, version
 from backfill_kubectl.commands.control import (
     approve,
     pause,
@@ -49,9 +49,9 @@ def main() -> None:
     cli(prog_name=PROGRAM)
 
 
-def complete(words: list[str]) -> None:
+def complete(arguments: list[str]) -> None:
     """Print completions for kubectl, which passes the words after `kubectl backfill`."""
-    click.echo("\n".join(complete_words(cli, words)))
+    click.echo("\n".join(completions_of(cli, arguments)))
 
 
 if __name__ == "__main__":

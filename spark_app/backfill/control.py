@@ -195,9 +195,9 @@ class Client:
             return answer
         if not isinstance(answer, dict) or "error" not in answer:
             raise self._no_driver(f"status {status}: {text[:EXCERPT_CHARACTERS]!r}")
-        words = text[:EXCERPT_CHARACTERS].decode(errors="replace")
+        excerpt = text[:EXCERPT_CHARACTERS].decode(errors="replace")
         hint = "Look with `backfill jobs`: the driver may be another one than the one that was asked."
-        raise CommandRefusedError(f"the driver answered {status}: {words}", hint=hint)
+        raise CommandRefusedError(f"the driver answered {status}: {excerpt}", hint=hint)
 
     def _answer(self, request: urllib.request.Request, timeout_s: float) -> tuple[int, bytes]:
         """Return the status and the body of an answer, whatever its status."""

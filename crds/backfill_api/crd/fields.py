@@ -84,8 +84,8 @@ def render() -> str:
     parts = [INTRODUCTION, METADATA]
     for part in ("spec", "status"):
         parts.append(f"## {part}\n\n{properties[part]['description']}\n\n" + _table(rows(properties[part], part)))
-    parts.append("## Condition types\n\n" + _words("Type", CONDITION_TYPES))
-    parts.append("## Reasons\n\n" + _words("Reason", REASONS))
+    parts.append("## Condition types\n\n" + _meanings("Type", CONDITION_TYPES))
+    parts.append("## Reasons\n\n" + _meanings("Reason", REASONS))
     return "\n".join(parts)
 
 
@@ -94,7 +94,7 @@ def _table(fields: Iterator[FieldRow]) -> str:
     return head + "".join(f"{field}\n" for field in fields)
 
 
-def _words(title: str, meanings: Any) -> str:
+def _meanings(title: str, meanings: Any) -> str:
     return f"| {title} | Meaning |\n|---|---|\n" + "".join(
         f"| `{word}` | {meaning} |\n" for word, meaning in meanings.items()
     )

@@ -140,9 +140,9 @@ def completion(context: click.Context, shell: str) -> None:
     click.echo(script(context.find_root().command, {}, COMMAND, variable).source())
 
 
-def complete_words(group: click.Command, words: list[str]) -> list[str]:
+def completions_of(group: click.Command, arguments: list[str]) -> list[str]:
     """Return the completions of a command line, the last word of which is incomplete, in the format of kubectl."""
-    *before, incomplete = words or [""]
-    found = ShellComplete(group, {}, COMMAND, "").get_completions(before, incomplete)
-    lines = [f"{item.value}\t{item.help}" if item.help else item.value for item in found if item.type == "plain"]
+    *before, incomplete = arguments or [""]
+    completions = ShellComplete(group, {}, COMMAND, "").get_completions(before, incomplete)
+    lines = [f"{item.value}\t{item.help}" if item.help else item.value for item in completions if item.type == "plain"]
     return [*lines, ":4"]  # 4: do not complete names of files

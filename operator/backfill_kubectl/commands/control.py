@@ -86,9 +86,9 @@ def request_change(
     session: Session, name: str, change: Change, *, how: How | None = None, **options: Any
 ) -> StoredBackfill:
     """Write a change, wait for its acknowledgement, and print what holds now. Return the object at the end."""
-    api, namespace, found = session.find(name)
+    api, namespace, job = session.find(name)
     claim = claim_of(options["by"], options["note"])
-    written = write_change(api, namespace, found, change, how=how, claim=claim)
+    written = write_change(api, namespace, job, change, how=how, claim=claim)
     if not options["wait_s"]:
         _answer(written, Recorded("recorded, not awaited"), 0.0, options["output"])
         return written.after

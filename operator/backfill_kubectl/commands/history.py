@@ -29,8 +29,8 @@ from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
 @cluster_options
 def history(session: Session, name: str, output: str | None) -> None:
     """List the attempts of a Backfill, oldest first: the last five that ended, and the current one."""
-    api, namespace, found = session.find(name)
-    backfill = read_stored(api.get(BACKFILLS, namespace, found))
+    api, namespace, job = session.find(name)
+    backfill = read_stored(api.get(BACKFILLS, namespace, job))
     status = backfill.status
     current = [] if status.attempt is None or status.attempt.state == "Ended" else [status.attempt]
     if output is not None:

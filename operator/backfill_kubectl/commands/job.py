@@ -26,11 +26,11 @@ LINE_S = 5.0
 
 def show_job(session: Session, name: str, *, watch: bool, output: str | None, ascii_only: bool) -> None:
     """Print one Backfill once, or after each change until the job ends."""
-    api, namespace, found = session.find(name)
-    raw = api.get(BACKFILLS, namespace, found)
+    api, namespace, job_name = session.find(name)
+    raw = api.get(BACKFILLS, namespace, job_name)
     backfill = read_stored(raw)
     if output == "name":
-        click.echo(f"backfill.backfill.dev/{found}")
+        click.echo(f"backfill.backfill.dev/{job_name}")
     elif watch:
         with JobWatch(api, backfill, now) as job:
             if output is None and sys.stdout.isatty():

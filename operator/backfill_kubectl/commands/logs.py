@@ -63,7 +63,7 @@ def logs(
     unverified: bool,
 ) -> None:
     """Print the log of the driver: a JSON object a line, at each change and else every 10 seconds."""
-    api, namespace, found = session.find(name)
+    api, namespace, job = session.find(name)
     query = {"container": CONTAINER} | ({} if tail is None else {"tailLines": str(tail)})
     query |= {"insecureSkipTLSVerifyBackend": "true"} if unverified else {}
     if since is not None:
@@ -71,12 +71,12 @@ def logs(
             query["sinceSeconds"] = str(parse_duration_s(since))
         except ValueError as error:
             raise click.BadParameter(f"{error}.", param_hint="--since") from error
-    backfill = read_stored(api.get(BACKFILLS, namespace, found))
+    backfill = read_stored(api.get(BACKFILLS, namespace, job))
     number = attempt or (backfill.status.attempt.number if backfill.status.attempt is not None else None)
     if number is None:
         raise NotRunningError(f"{backfill.key} had no attempt yet.", hint=f"See `{PROGRAM} get {backfill.key}`.")
     if not follows:
-        if not _print(api.log(namespace, driver_name(found, number), query)):
+        if not _print(api.log(namespace, driver_name(job, number), query)):
             click.echo(f"{backfill.key}: the log of attempt {number} is empty", err=True)
         return
     _follow(api, backfill, number, query, last=attempt is not None)
@@ -144,8 +144,8 @@ def _next(api: ApiServer, backfill: StoredBackfill, number: int) -> int | None:
 @cluster_options
 def events(session: Session, name: str, output: str | None) -> None:
     """Show the events of a Backfill and of its driver, the oldest first."""
-    api, namespace, found = session.find(name)
-    backfill = read_stored(api.get(BACKFILLS, namespace, found))
+    api, namespace, job = session.find(name)
+    backfill = read_stored(api.get(BACKFILLS, namespace, job))
     raw = read_events(api, backfill)
     if output in ("json", "yaml"):
         print_value({"apiVersion": "v1", "kind": "List", "items": [without_managers(item) for item in raw]}, output)

@@ -53,13 +53,13 @@ through the files before you send them.
 @cluster_options
 def report(session: Session, name: str, target: Path | None, operator_namespace: str, lease: str) -> None:
     """Write a bundle about a Backfill for a ticket: object, pods, events, logs, installation. Secrets are removed."""
-    api, namespace, found = session.find(name)
-    raw = api.get(BACKFILLS, namespace, found)
+    api, namespace, job = session.find(name)
+    raw = api.get(BACKFILLS, namespace, job)
     moment = now()
-    target = target or Path(f"backfill-report-{found}-{moment:%Y%m%d-%H%M%S}.zip")
+    target = target or Path(f"backfill-report-{job}-{moment:%Y%m%d-%H%M%S}.zip")
     installation = read_installation(api, namespace, operator_namespace, lease, moment)
     readme = README.format(
-        version=client_version(), key=f"{namespace}/{found}", time=f"{moment:%Y-%m-%dT%H:%M:%SZ}", lines=LOG_LINES
+        version=client_version(), key=f"{namespace}/{job}", time=f"{moment:%Y-%m-%dT%H:%M:%SZ}", lines=LOG_LINES
     )
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr("README.txt", readme)

@@ -30,8 +30,8 @@ FORMATS = output_option("json", "yaml")
 
 
 def _read(session: Session, name: str) -> StoredBackfill:
-    api, namespace, found = session.find(name)
-    return read_stored(api.get(BACKFILLS, namespace, found))
+    api, namespace, job = session.find(name)
+    return read_stored(api.get(BACKFILLS, namespace, job))
 
 
 def _fields(value: Any) -> Any:

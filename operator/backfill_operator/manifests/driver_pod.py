@@ -121,8 +121,8 @@ def _pod(
         )
     )
     placed = launch.driver_placement if container == DRIVER_CONTAINER else launch.executor_placement
-    asked = merge(merge(_defaults(container, launch.installation.user), whole), placed.template)
-    pod: dict[str, Any] = merge(asked, required(launch))
+    requested = merge(merge(_defaults(container, launch.installation.user), whole), placed.template)
+    pod: dict[str, Any] = merge(requested, required(launch))
     context = (template.get("spec") or {}).get("securityContext") or {}
     for name in IDS:
         if name in context and context[name] is None:

@@ -40,7 +40,7 @@ from backfill_console.commands.acknowledgements import (
     controls_after,
     controls_of_driver,
     describe_controls,
-    undo_words,
+    undo_arguments,
 )
 from backfill_console.formatting import format_source_head, head_json
 from backfill_console.terminal import show_receipt
@@ -66,7 +66,7 @@ def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -
     took_s = time.monotonic() - began_s
     after = _progress_after(driver) or before
     state = describe_controls(command.type, controls_after(command, controls_of_driver(after)), after)
-    undo = undo_words(command.type, controls_of_driver(before))
+    undo = undo_arguments(command.type, controls_of_driver(before))
     named = [] if file is None else ["-f", str(file)]
     named += [] if job is None else ["--job", job]
     answer = acknowledged(

@@ -23,7 +23,7 @@ from backfill_console.commands.acknowledgements import (
     controls_after,
     controls_of_driver,
     describe_controls,
-    undo_words,
+    undo_arguments,
 )
 from backfill_console.frame import CommandNote
 from backfill_console.frames import frame_of_driver
@@ -177,7 +177,7 @@ class LocalJobs:
         _remember(self._sent, (key, client.address.attempt, ack.revision), note)
         after = _progress(client) or before
         state = describe_controls(command.type, controls_after(command, controls_of_driver(after)), after)
-        undo = undo_words(command.type, controls_of_driver(before))
+        undo = undo_arguments(command.type, controls_of_driver(before))
         undo_line = shlex.join(["backfill", *undo, "--job", key]) if undo else ""
         text = acknowledged(state, proof=f"epoch {ack.epoch}", seconds=took_s, undo=undo_line)
         return Answer(True, f"{typed}: {text}")

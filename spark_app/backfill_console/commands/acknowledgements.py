@@ -110,7 +110,7 @@ def describe_place(progress: ProgressSummary | None) -> str:
     return f" at {progress.percent} % ({counted(progress.rows_done, 'row')})"
 
 
-def undo_words(command: CommandType, before: Controls) -> tuple[str, ...]:
+def undo_arguments(command: CommandType, before: Controls) -> tuple[str, ...]:
     """Return the command that restores the controls of before; empty if it cannot be undone."""
     match command:
         case "Pause":
@@ -119,9 +119,9 @@ def undo_words(command: CommandType, before: Controls) -> tuple[str, ...]:
             return ("pause", "--with-changes") if before.paused == "All" else ("pause",)
         case "Throttle":
             rows, size = before.rows_per_second, before.bytes_per_second
-            words = ["throttle", "none" if rows is None else str(rows)]
-            words += [] if size is None else ["--bytes", f"{size}B"]
-            return tuple(words + ([] if before.until is None else ["--until", before.until]))
+            arguments = ["throttle", "none" if rows is None else str(rows)]
+            arguments += [] if size is None else ["--bytes", f"{size}B"]
+            return tuple(arguments + ([] if before.until is None else ["--until", before.until]))
         case "Rescale" if before.max_in_flight is not None:
             return ("rescale", str(before.max_in_flight))
         case _:

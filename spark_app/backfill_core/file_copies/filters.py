@@ -107,8 +107,8 @@ class Or:
 class Opaque:
     """A condition that bounds cannot decide."""
 
-    words: str
-    """The condition's expression, for messages."""
+    expression: str
+    """For messages."""
 
 
 Condition = Compare | IsNull | Not | And | Or | Opaque

@@ -46,7 +46,7 @@ class ForeignChanges:
     oldest_read: int | None = None
     """Oldest version that one of these transactions had read; `None` if there is none, or if the log does not name it."""
 
-    relaid: bool = False
+    redefined: bool = False
     """True if metadata or protocol changed."""
 
     def current(self, file: LiveFile) -> LiveFile | None:
@@ -57,12 +57,14 @@ class ForeignChanges:
             return file
         return replace(file, vector=self.present[file.path])
 
-    def after(self, files: Iterable[FileAdded | FileRemoved], *, relaid: bool = False, read: int | None = None) -> Self:
+    def after(
+        self, files: Iterable[FileAdded | FileRemoved], *, redefined: bool = False, read: int | None = None
+    ) -> Self:
         """Return the changes including one more version.
 
         Args:
             files: The version's file actions, in any order.
-            relaid: True if it has a metadata or a protocol action.
+            redefined: True if it has a metadata or a protocol action.
             read: Version that its transaction had read; `None` if the log does not name it.
         """
         actions = list(files)
@@ -77,7 +79,7 @@ class ForeignChanges:
             absent=absent,
             rewrites=self.rewrites + bool(removed),
             oldest_read=min((number for number in reads if number is not None), default=None),
-            relaid=self.relaid or relaid,
+            redefined=self.redefined or redefined,
         )
 
 
@@ -100,7 +102,7 @@ def rebased(staged: Sequence[Replacement], foreign: ForeignChanges) -> Rebased:
     kept: list[Replacement] = []
     lost: list[Replacement] = []
     for file in staged:
-        current = None if foreign.relaid else _current(file, foreign)
+        current = None if foreign.redefined else _current(file, foreign)
         if current is None:
             lost.append(file)
         else:

@@ -208,7 +208,7 @@ class InPlaceRounds:
         self.conflicts = self.conflicts.after(foreign, version if result.kept else None)
         self._keep_distance(foreign.rewrites, now_ms)
         self._resize(lost=len(result.lost), now_ms=now_ms)
-        self._version = None if foreign.relaid else version
+        self._version = None if foreign.redefined else version
         self._follow(foreign, now_ms)
         return result
 
@@ -228,7 +228,7 @@ class InPlaceRounds:
 
     def _follow(self, foreign: ForeignChanges, now_ms: int) -> None:
         """Bring the files that wait to the version of the commit; files that writers changed come last from now on."""
-        if foreign.relaid:
+        if foreign.redefined:
             self._cold, self._in_use = [], []
             return
         cold = [(file, foreign.current(file)) for file in self._cold]

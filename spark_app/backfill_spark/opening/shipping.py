@@ -32,7 +32,7 @@ def adopt_layout(spec: BackfillSpec, source: Source, sink: Sink) -> None:
         ability(sink, SupportsShipping).follow(ability(source, SupportsLog).shippable())
 
 
-def relaid(tables: Tables, version: int, columns: NewColumns) -> Tables:
+def reopened_at(tables: Tables, version: int, columns: NewColumns) -> Tables:
     """Return the tables with the columns of a later version of the source, and with `columns` in the target; nothing is written.
 
     Raises:

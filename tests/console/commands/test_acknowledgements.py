@@ -12,7 +12,7 @@ from backfill_console.commands.acknowledgements import (
     controls_after,
     controls_of_driver,
     describe_controls,
-    undo_words,
+    undo_arguments,
 )
 
 PROGRESS = Progress(attempt=1, percent=8, rows_done=246_015)
@@ -90,7 +90,7 @@ class TestTheUndo:
     )  # fmt: skip
     def test_undo_has_the_values_of_before(self, command, before, words):
         """A limit with an end gets its end back, so that it does not stay for ever."""
-        assert undo_words(command, before) == words
+        assert undo_arguments(command, before) == words
 
 
 class TestTheSentence:

@@ -198,11 +198,11 @@ class TestThePlugin:
     async def test_completion_offers_names_of_the_namespace(self, real, tmp_path, monkeypatch):
         """kubectl asks `kubectl_complete-backfill`."""
         from backfill_kubectl.__main__ import cli
-        from backfill_kubectl.commands.about import complete_words
+        from backfill_kubectl.commands.about import completions_of
 
         async with real(start=False) as rig:
             rig.create()
             await rig.until(rig.get)
             where = ["--kubeconfig", str(rig.api.real_kubeconfig), "-n", rig.namespace]
 
-            assert await asyncio.to_thread(complete_words, cli, ["pause", *where, "ord"]) == ["orders", ":4"]
+            assert await asyncio.to_thread(completions_of, cli, ["pause", *where, "ord"]) == ["orders", ":4"]

@@ -138,7 +138,7 @@ class TestARound:
         rounds = rounds_of(file("x"), file("y", bytes=BYTES_FIRST))
         staged(rounds)
 
-        result = committed(rounds, ForeignChanges().after([], relaid=True))
+        result = committed(rounds, ForeignChanges().after([], redefined=True))
 
         assert [lost.replaced.path for lost in result.lost] == ["x"]
         assert rounds.next_step(NOW_MS) == ListFiles()

@@ -181,7 +181,7 @@ class TestAForeignVersion:
         ]
         changes = foreign_version(ForeignChanges(), 4, "\n".join(map(json.dumps, lines)) + "\n")
 
-        assert (changes.present, changes.absent, changes.rewrites, changes.relaid) == ({"x": None}, {"y"}, 1, True)
+        assert (changes.present, changes.absent, changes.rewrites, changes.redefined) == ({"x": None}, {"y"}, 1, True)
         assert changes.oldest_read is None
 
     def test_names_the_version_that_a_rewrite_had_read(self):

@@ -82,14 +82,14 @@ class World:
     ours: int = 0
 
     # -------------------------------------------------------------- commits
-    def commit(self, removed=(), added=None, *, relaid=False, operation="WRITE"):
+    def commit(self, removed=(), added=None, *, redefined=False, operation="WRITE"):
         """Add a version; `added` are entries by path."""
         added = added or {}
         self.version += 1
         self.log[self.version] = (
             [FileRemoved(path, True) for path in removed]
             + [FileAdded(path, 1, len(entry.rows), True, entry.vector, "{}") for path, entry in added.items()],
-            relaid,
+            redefined,
         )
         for path in removed:
             del self.files[path]
@@ -183,7 +183,7 @@ class World:
 
     def alter(self):
         """Change metadata."""
-        self.commit(relaid=True)
+        self.commit(redefined=True)
 
     def restore(self):
         """Return to an earlier version: its files come back as they were."""
@@ -229,8 +229,8 @@ class World:
         """Return the changes after a version."""
         changes = ForeignChanges()
         for version in range(after + 1, self.version + 1):
-            actions, relaid = self.log[version]
-            changes = changes.after(actions, relaid=relaid)
+            actions, redefined = self.log[version]
+            changes = changes.after(actions, redefined=redefined)
         return changes
 
     def stage(self, files, data):
@@ -365,7 +365,7 @@ class Job:
         result = rebased(staged, foreign)
         self.filled, self.lost = self.filled + len(result.kept), self.lost + len(result.lost)
         strategy.on(Sealed(permits.epoch.number, version, 0.1, foreign if answered else None), self.now)
-        if foreign.relaid and checked:
+        if foreign.redefined and checked:
             self.start()
 
     def run(self, steps_max):

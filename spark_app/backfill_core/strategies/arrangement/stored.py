@@ -97,12 +97,12 @@ def check_same_space(stored: ArrangementStored, space: KeySpace) -> None:
     """
     if stored.space != space:
         raise StateMismatchError(
-            f"the stored positions are for rows ordered by {_words(stored.space)}; the job reads by {_words(space)}.",
+            f"the stored positions are for rows ordered by {_describe(stored.space)}; the job reads by {_describe(space)}.",
             hint="Restore the order, the key, vnodes and the types of the columns, or give the job another jobId and target.",
         )
 
 
-def _words(space: KeySpace) -> str:
+def _describe(space: KeySpace) -> str:
     columns = ", ".join(" ".join(column) for column in space.order.to_json())
     return f"({columns}) in {space.vnodes} vnodes of ({', '.join(space.distribution)})"
 

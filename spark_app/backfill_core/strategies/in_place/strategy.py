@@ -39,7 +39,7 @@ from backfill_core.protocol.work import RemovedFile, Work
 from backfill_core.strategies.in_place.params import conflicts_max_of, scope_of
 from backfill_core.strategies.in_place.stored import FILLED, FILLING, InPlaceStored
 
-UNKNOWN = ForeignChanges(relaid=True)
+UNKNOWN = ForeignChanges(redefined=True)
 """Foreign changes of a commit whose answer was lost: every staged file is computed again, if a listing still finds it."""
 
 

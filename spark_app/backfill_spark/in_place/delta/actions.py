@@ -160,7 +160,7 @@ def without_tight_bounds(stats: str | None) -> str | None:
 
 def foreign_version(foreign: ForeignChanges, version: int, text: str) -> ForeignChanges:
     """Return foreign changes including a version; `text` is its commit."""
-    return foreign.after(file_actions(version, text).files, relaid=is_relaid(text), read=_read_by(text))
+    return foreign.after(file_actions(version, text).files, redefined=is_redefinition(text), read=_read_by(text))
 
 
 def _read_by(text: str) -> int | None:
@@ -170,6 +170,6 @@ def _read_by(text: str) -> int | None:
     return read if isinstance(read, int) and read >= 0 else None
 
 
-def is_relaid(text: str) -> bool:
+def is_redefinition(text: str) -> bool:
     """Return True if a commit with this text changes metadata or protocol."""
     return any(kind in action for action in map(action_of, lines_of(text)) for kind in LAYOUT)

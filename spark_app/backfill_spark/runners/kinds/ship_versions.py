@@ -7,7 +7,7 @@ from backfill_core.protocol.work import ShipVersions, VersionsShipped
 from backfill_spark.crash_points import crash_point
 from backfill_spark.log_shipping.new_columns import new_columns
 from backfill_spark.log_shipping.staged_step import check_known, stage_step
-from backfill_spark.opening.shipping import relaid
+from backfill_spark.opening.shipping import reopened_at
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.sink import SupportsShipping
 from backfill_spark.ports.source import SupportsFiles, SupportsLog
@@ -26,7 +26,7 @@ def _run(work: ShipVersions, context: WorkContext) -> VersionsShipped:
     # A version with another layout is never combined with others.
     columns = None if versions[0].layout is None else new_columns(versions[0], work.after, context)
     if columns is not None and columns.reopens:
-        context = context.with_tables(relaid(context.tables, upto, columns))
+        context = context.with_tables(reopened_at(context.tables, upto, columns))
     files, removed = stage_step(step, upto, context)
     crash_point("after_stage")
     changes = sum(version.rows_changed for version in versions)

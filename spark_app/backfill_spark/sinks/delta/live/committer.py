@@ -226,7 +226,7 @@ class LiveCommitter(DeltaCommitter):
         crash_point("after_fill")
         for lost in rebased(staged, foreign).lost:
             self._discard([file.path for file in lost.files])
-        return SealedCommit(version, foreign, outdates=foreign.relaid)
+        return SealedCommit(version, foreign, outdates=foreign.redefined)
 
     def with_lines(self, files: Sequence[StagedFile]) -> tuple[StagedFile, ...]:
         """Return measured files with their complete `add` actions."""

@@ -25,7 +25,7 @@ from backfill_spark.delta.log import LOG_ERRORS, commit_files, commit_text, file
 from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.delta.table_facts import physical_type
-from backfill_spark.in_place.delta.actions import action_now, is_relaid, live_file, original_of
+from backfill_spark.in_place.delta.actions import action_now, is_redefinition, live_file, original_of
 from backfill_spark.in_place.delta.replaced_files import existing
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.failures import describe_error
@@ -236,12 +236,12 @@ class LiveSink(DeltaSink):
         """Compare the columns of a version with those of the attempt: a listing has no foreign commits before it."""
         for number in range(after + 1, version + 1):
             try:
-                relaid = is_relaid(commit_text(self._spark, self.path, number))
+                redefined = is_redefinition(commit_text(self._spark, self.path, number))
             except JAVA_ERRORS as error:
                 if not is_a(error, "FileNotFoundException"):
                     raise explain_target(error, path=self.path, doing=f"reading version {number}") from error
-                relaid = True  # the log was cleaned
-            if relaid:
+                redefined = True  # the log was cleaned
+            if redefined:
                 raise ColumnsFollowedError(f"version {number} of {self.path} may have other columns or features.")
         self._laid_out_at = version
 
