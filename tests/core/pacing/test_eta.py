@@ -149,8 +149,8 @@ class TestTheEstimate:
         left = [estimate(1000, meter, 20.0 + passed_s) for passed_s in (0.0, 1.0, 2.0, 60.0)]
         assert [None if eta is None else eta.seconds for eta in left] == pytest.approx([10, 9, 8, 8])
 
-    def test_time_left_stands_still_in_a_pause(self) -> None:
-        """Nobody works."""
+    def test_time_left_does_not_change_in_a_pause(self) -> None:
+        """No rows are copied, so a long pause would end with an estimate of zero."""
         eta = estimate(1000, metered([(2.0, 200)] * 10).hold(20.0, held=True), 60.0)
         assert eta is not None
         assert eta.seconds == pytest.approx(10)

@@ -1,6 +1,6 @@
 """Measure the page and the watch of a terminal: first paint, update after a commit, CPU of a watcher.
 
-    python tests/benchmarks/console.py --out build/bench/console.json [--jobs 1000] [--updates 10]
+    python tests/benchmarks/alone/console.py --out build/bench/console.json [--jobs 1000] [--updates 10]
 
 Drivers are doubles, and the API server is the fake one; operator, page, command and browser are real.
 """
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.bench_report import write_report  # noqa: E402
@@ -90,7 +90,7 @@ def local(updates):
 
 
 async def cluster(jobs, updates):
-    """Measure the page of a cluster, and the watch of a terminal beside many Backfills."""
+    """Measure the page of a cluster, and the watch of a terminal while there are many Backfills."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with Rig() as rig:
