@@ -1,10 +1,11 @@
 """A real API server with the interface of `support.cluster.fake_store.Store`, so the same rig, kubelet and tests run on both.
 
 Reads come from a mirror that is listed a few times a second; writes go to the server at once. If no controllers run, this class
-collects garbage: objects whose owning Backfill is gone are deleted.
+collects garbage: objects whose owning Backfill is gone are deleted, or those of one that is deleted in the foreground, before it.
 """
 
 import asyncio
+import contextlib
 import json
 from urllib.parse import urlencode
 
@@ -14,6 +15,12 @@ from support.cluster.fake_store import RESOURCES, Refusal
 EVERY_S = 0.1
 OWNED = ("pods", "configmaps", "secrets", "services")
 CLUSTER_WIDE = ("resourceflavors", "clusterqueues")
+FOREGROUND = "foregroundDeletion"
+
+
+def _in_foreground(object_):
+    """Return whether an object waits for the deletion of those that it owns."""
+    return FOREGROUND in object_["metadata"].get("finalizers", ())
 
 
 def _is_orphan(object_, alive):
@@ -83,7 +90,7 @@ class RemoteStore:
         alive = {
             owner["metadata"]["uid"] for plural in ("backfills", "pods") for owner in self.objects[plural].values()
         }
-        return any(
+        return any(map(_in_foreground, self.objects["backfills"].values())) or any(
             _is_orphan(object_, alive)
             for plural in (*OWNED, *self.mirrored_too)
             for object_ in self.objects[plural].values()
@@ -92,14 +99,24 @@ class RemoteStore:
     def _collect(self):
         # An executor's owner is the pod of its driver.
         owners = [owner for plural in ("backfills", "pods") for owner in self._listed(plural).values()]
-        alive = {owner["metadata"]["uid"] for owner in owners}
+        alive = {owner["metadata"]["uid"] for owner in owners if not _in_foreground(owner)}
+        blocked = set()
         for plural in (*OWNED, *self.mirrored_too):
             for object_ in self._listed(plural).values():
                 if _is_orphan(object_, alive):
-                    try:
+                    blocked |= {owner["uid"] for owner in object_["metadata"]["ownerReferences"]}
+                    with contextlib.suppress(Refusal):
                         self.delete(plural, self.namespace, object_["metadata"]["name"])
-                    except Refusal:
-                        continue
+        for owner in filter(_in_foreground, owners):
+            if owner["metadata"]["uid"] not in blocked:
+                self._let_go(owner["metadata"])
+
+    def _let_go(self, metadata):
+        """Remove the finalizer of a foreground deletion: nothing is left that the object owns."""
+        finalizers = [name for name in metadata["finalizers"] if name != FOREGROUND]
+        change = {"metadata": {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}}
+        with contextlib.suppress(Refusal):
+            self.patch("backfills", self.namespace, metadata["name"], change)
 
     # ------------------------------------------------------------ the face of the store
     def get(self, plural, namespace, name):
@@ -117,8 +134,8 @@ class RemoteStore:
             return self._call("POST", plural, name, body=body, subresource="binding")
         return self._call("PATCH", plural, name, body=change, subresource=subresource)
 
-    def delete(self, plural, namespace, name, *, uid=None, grace_s=None):
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    def delete(self, plural, namespace, name, *, uid=None, grace_s=None, propagation="Background"):
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         body |= {"preconditions": {"uid": uid}} if uid else {}
         body |= {} if grace_s is None else {"gracePeriodSeconds": grace_s}
         return self._call("DELETE", plural, name, body=body)

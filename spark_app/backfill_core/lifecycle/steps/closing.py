@@ -67,8 +67,14 @@ def _without_room(context: Context) -> StepResult:
 
 
 def _gone(context: Context) -> StepResult:
+    """Let the object go; an end that a driver has just reported is recorded first.
+
+    The pod has the only other record, and another writer may prevent the removal of the finalizer: the next decision would find neither.
+    """
     conditions = ConditionSet.reconciling("Terminating", "Draining")
     result = StepResult(context.status, without_driver(context, conditions))
+    if context.termination is not None and context.observation.recordable:
+        return result.requeue_within(0)
     return result.then(*orphans(context), RemoveFinalizer())
 
 

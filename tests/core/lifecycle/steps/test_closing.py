@@ -140,20 +140,34 @@ class TestTheEnd:
     )
     def test_a_reported_end_releases_the_object(self, end: str, event: str) -> None:
         """A target that may not be dropped stays, and the event has the reason."""
-        done = checked(closed(begun(), end, message="the table stays: others wrote to it."))
+        over = closed(begun(), end, message="the table stays: others wrote to it.")
+        done = checked(over)
 
-        assert RemoveFinalizer() in done.actions
+        assert RemoveFinalizer() in checked(after(over, done, live=True)).actions
         assert DeleteAttemptObjects(2) in done.actions
         assert launches(done) == []
         assert [note.message for note in done.events if note.reason == event] == [
             "the table stays: others wrote to it."
         ]
 
+    def test_is_on_record_before_the_pod_that_reported_it_is_deleted(self) -> None:
+        """Another writer may prevent the removal of the finalizer, such as the collector of a foreground deletion."""
+        over = closed(begun(), "Released")
+        over = replace(over, pods=(replace(over.pods[0], owner_uid=None, backfill_uid=over.uid),))
+        done = checked(over)
+        leaves = checked(after(over, done, live=True))
+
+        assert done.status.closing is not None
+        assert done.status.closing.state == "Released"
+        assert [type(action) for action in done.actions] == [DeleteAttemptObjects]
+        assert {DeletePod, RemoveFinalizer} <= {type(action) for action in leaves.actions}
+
     def test_an_error_that_no_retry_corrects_is_the_last(self) -> None:
         """No edit can correct a deleted object."""
-        failed = checked(closed(begun(), None, 27, reason="PermissionDenied", message="no right."))
+        over = closed(begun(), None, 27, reason="PermissionDenied", message="no right.")
+        failed = checked(over)
 
-        assert RemoveFinalizer() in failed.actions
+        assert RemoveFinalizer() in checked(after(over, failed, live=True)).actions
         assert events(failed) == ["ClosingAbandoned"]
         assert "no right." in failed.events[0].message
         assert "backfill release --force" in failed.events[0].message
@@ -173,7 +187,7 @@ class TestTheEnd:
                 assert launches(again) == [(number + 1, "Close")]
                 seen = after(waits, again, pods=(), live=True)
 
-        assert RemoveFinalizer() in decision.actions
+        assert RemoveFinalizer() in checked(after(over, decision, live=True), now_ms).actions
         assert events(decision) == ["ClosingAbandoned"]
         assert "3 attempts failed; the last one: Transient: no answer." in decision.events[0].message
 
