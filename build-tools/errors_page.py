@@ -190,6 +190,8 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "Suspended": ("none", "Nothing."),
     "Restarted": ("none", "Nothing. The next attempt resumes."),
     "Switching": ("none", "Nothing. `status.switch.step` has the step of the switch-over."),
+    "CopyingBack": ("act", "Let writers and readers use the target for a while. Then [complete the switch-over](switch.md#on-a-cluster), or undo it."),
+    "CopyBackEnded": ("act", "Find the table in use. Request the same with the annotation of this Backfill, so that its status is right again."),
     "Switched": ("act", "Let writers and readers use the target for a while. Then [complete the switch-over](switch.md#on-a-cluster), or undo it."),
     "Undone": ("none", "Nothing. The job follows the source again."),
     "Completed": ("none", "Nothing. The source accepts writes again, and the job is complete."),

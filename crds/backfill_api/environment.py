@@ -36,7 +36,7 @@ TERMINATION_LOG: Final = "BACKFILL_TERMINATION_LOG"
 """File for the `Ending`, which the kubelet takes into the pod's status."""
 
 PROCEDURE_MODES: Final = {
-    "Switch": "switch", "UndoSwitch": "undo-switch", "CompleteSwitch": "complete-switch", "Repair": "repair",
-    "Close": "close",
+    "Switch": "switch", "UndoSwitch": "undo-switch", "CompleteSwitch": "complete-switch",
+    "FollowBack": "follow-back", "Repair": "repair", "Close": "close",
 }  # fmt: skip
 """`BACKFILL_MODE` of a driver that performs a procedure instead of running the job."""

@@ -57,7 +57,9 @@ class DriverSettings(BaseModel):
     master: Literal["local", "cluster"] = "local"
     """`cluster`: master, memory and addresses come from `spark-defaults.conf`, jars from the image."""
 
-    mode: Literal["run", "plan", "refresh", "switch", "undo-switch", "complete-switch", "repair", "close"] = "run"
+    mode: Literal[
+        "run", "plan", "refresh", "switch", "undo-switch", "complete-switch", "follow-back", "repair", "close"
+    ] = "run"
     """The driver runs the job; in mode `refresh` also a finished one, from its last position; in mode `plan`, it only prints the plan.
     In the other modes it performs a procedure, and ends."""
 

@@ -68,7 +68,7 @@ class SwitchSpec(Model):
 
     keep_source: Literal["Fenced", "Following", "Released"] = "Fenced"
     """State of the source after the switch. `Fenced`: read-only until `backfill switch --complete`, so that `--undo` is possible.
-    `Following`: also gets the target's later files while `backfill switch` runs; strategy `Replica`, not on a cluster. `Released`: the switch completes at once, and the source accepts writes that the target never gets."""
+    `Following`: also gets the target's later files, while `backfill switch` or a cluster's driver runs; strategy `Replica`. `Released`: the switch completes at once, and the source accepts writes that the target never gets."""
 
 
 def check_switch(switch: SwitchSpec, after: str) -> None:

@@ -100,6 +100,8 @@ REASONS: Final = {
     "Switching": "The driver of a switch-over, an undo or an end of one runs, or takes the place of the job's driver.",
     "SwitchUnrecorded": "A new Backfill has annotations of a switch-over, as after a restore without its status. No driver is started.",
     "Repairing": "The driver of a repair runs, or takes the place of the job's driver.",
+    "CopyingBack": "Readers and writers use the target, and a driver copies its changes to the source, which is read-only.",
+    "CopyBackEnded": "Another command undid or completed the switch-over, so the source does not follow the target any more.",
     "Switched": "Readers and writers use the target, and the source is read-only.",
     "Undone": "The switch-over was undone: readers and writers use the source, and the job follows it.",
     "Completed": "The switch-over was completed: readers and writers use the target, and there is no undo.",

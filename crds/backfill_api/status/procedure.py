@@ -9,7 +9,7 @@ from pydantic import Field
 from backfill_api.model import Model
 from backfill_api.spec.bounds import By, Count, Message, Moment, Note
 
-ProcedureKind = Literal["Switch", "UndoSwitch", "CompleteSwitch", "Repair", "Close"]
+ProcedureKind = Literal["Switch", "UndoSwitch", "CompleteSwitch", "FollowBack", "Repair", "Close"]
 Place = Literal["Source", "Between", "Target", "Released"]
 Word = Annotated[str, Field(max_length=64)]
 
@@ -22,13 +22,16 @@ class ProcedureEnd(Model):
 
     end: Word
     """Of a switch-over: Refused, Nothing (there is none to undo or to complete), Following, Switched, Undone, Completed or Interrupted;
-    of a repair: Repaired or Equal; of the end of a deleted job: Kept, Released, Dropped or Refused."""
+    of the copy back after it: Ended; of a repair: Repaired or Equal; of the end of a deleted job: Kept, Released, Dropped or Refused."""
 
     version: Count | None = None
     """Version of the source at which it stands still, or of the target that contains the repair; absent: none."""
 
     unavailable_ms: Count | None = None
     """Milliseconds for which no table accepted writes; absent: this attempt did not switch."""
+
+    copies_back: bool = False
+    """True if the source follows the target after this switch-over, so that another attempt copies back."""
 
     rows_inserted: Count = 0
     """Rows that a repair added."""
@@ -58,6 +61,9 @@ class SwitchRun(Model):
     place: Place = "Source"
     """The table that readers and writers use. `Between`: a switch-over or its undo is not finished, and the source is read-only.
     `Released`: the target, and there is no undo."""
+
+    copy_back: Literal["", "Running", "Ended"] = ""
+    """With `keepSource: Following`: `Running` while attempts copy the target's changes to the source; `Ended` if that is not possible any more."""
 
     automatic: bool = False
     """True if `spec.switch.when: WhenVerified` requested it."""

@@ -60,7 +60,8 @@ def _result(run: SwitchRun | RepairRun) -> str:
     refused = "" if run.unavailable_ms is None else f"; writers were refused for {run.unavailable_ms / 1000:.1f} s"
     match run.state:
         case "Switched":
-            return f"switched: readers and writers use the target, the source stands still{at}{refused}"
+            source = "follows it" if run.copy_back == "Running" else f"stands still{at}"
+            return f"switched: readers and writers use the target, the source {source}{refused}"
         case "Undone":
             return "undone: readers and writers use the source, and the job follows it"
     return "completed: the source accepts writes again; there is no undo"

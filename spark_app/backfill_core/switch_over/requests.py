@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from backfill_api.spec.params import SourceAbility
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, InvalidSpecError
 from backfill_core.switch_over.obstacles import check_spec
-
-KEEP_SOURCE: Final = "spec.switch.keepSource"
-ONLY_LOCAL: Final = "copies files back while `backfill switch` runs"
-FOLLOWING_HINT: Final = "Use Fenced, or run `backfill switch` on a machine of your own."
 
 
 def refused_switch(spec: BackfillSpec) -> BackfillError | None:
@@ -25,10 +19,6 @@ def refused_switch(spec: BackfillSpec) -> BackfillError | None:
         return InvalidSpecError(
             "spec.switch.flip.type: Command runs an executable, which is not possible on a cluster.",
             hint="Use HiveTable, View or None.",
-        )
-    if spec.switch.keep_source == "Following":
-        return InvalidSpecError(
-            f"{KEEP_SOURCE}: Following {ONLY_LOCAL}, which is not possible on a cluster.", hint=FOLLOWING_HINT
         )
     try:
         check_spec(spec)

@@ -21,18 +21,20 @@ from backfill_spark.procedures.step_server import StepServer, without_operator
 from backfill_spark.repair.repair import repair_target
 from backfill_spark.settings import DriverSettings
 from backfill_spark.switch_over.command import switch_over
+from backfill_spark.switch_over.follow_back import follow_back
 from backfill_spark.switch_over.plan import SwitchOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KINDS: Final[dict[str, ProcedureKind]] = {
-    PROCEDURE_MODES[kind]: kind for kind in ("Switch", "UndoSwitch", "CompleteSwitch", "Repair", "Close")
+    PROCEDURE_MODES[kind]: kind for kind in ("Switch", "UndoSwitch", "CompleteSwitch", "FollowBack", "Repair", "Close")
 }
 GOALS: Final = {"Switch": Goal.SWITCH, "UndoSwitch": Goal.UNDO, "CompleteSwitch": Goal.COMPLETE}
 NOTHING: Final = "Nothing"
 """End of an undo or a completion that found no switch-over."""
 
+COPY_BACK_ENDED: Final = "CopyBackEnded"
 STOPPED: Final = "stopped before the end; the next attempt begins again"
 
 
@@ -76,6 +78,8 @@ def perform(
                     ending = procedure.repair()
                 case "Close":
                     ending = procedure.close()
+                case "FollowBack":
+                    ending = procedure.follow_back()
                 case _:
                     ending = procedure.switch(kind, ends.append)
         except StoppedEarly:
@@ -121,9 +125,19 @@ class _Procedure:
         detail = ProcedureEnd(
             kind=kind, end=end.value, version=None if result.fence is None else result.fence.version,
             unavailable_ms=None if spent_s is None else round(spent_s * 1000),
+            copies_back=end is End.SWITCHED and self.backfill.spec.switch.keep_source == "Following",
         )  # fmt: skip
         receipt = None if result.receipt is None else to_api_receipt(result.receipt).summary
         return Ending(outcome="Complete", reason=end.value, receipt=receipt, procedure=detail)
+
+    def follow_back(self) -> Ending:
+        """Copy the target's changes back to the source until another command undoes or completes the switch-over."""
+        stop = follow_back(
+            self.backfill, settings=self.settings, copied=lambda _: None, spark=self.spark, stop=self.stop,
+            starting=self.starting,
+        )  # fmt: skip
+        detail = ProcedureEnd(kind="FollowBack", end="Ended")
+        return Ending(outcome="Complete", reason=COPY_BACK_ENDED, message=f"{stop.value}.", procedure=detail)
 
     def close(self) -> Ending:
         """End a deleted job."""

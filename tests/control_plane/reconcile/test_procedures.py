@@ -17,7 +17,8 @@ def mode(rig, attempt):
 def end(rig, attempt, kind, end, *, code=0, **fields):
     """End the driver of a procedure as a real one does."""
     outcome = "Complete" if code == 0 else "Failed"
-    detail = ProcedureEnd(kind=kind, end=end, version=412, unavailable_ms=2400)
+    copies_back = fields.pop("copies_back", False)
+    detail = ProcedureEnd(kind=kind, end=end, version=412, unavailable_ms=2400, copies_back=copies_back)
     ending = Ending(**({"outcome": outcome, "procedure": detail} | fields))
     rig.kubelet.finish(rig.driver(attempt=attempt), exit_code=code, ending=ending)
 
@@ -103,6 +104,53 @@ class TestARequestedSwitchOver:
 
             assert mode(rig, 2) == "switch"
             assert rig.status()["switch"]["automatic"]
+
+
+class TestASourceThatFollows:
+    """`keepSource: Following`: attempts copy back after the switch-over, until an undo or its end."""
+
+    async def test_is_served_until_the_undo(self, rigs, tmp_path):
+        """A lost driver and a restart of the operator lose nothing; the undo waits until the copy back has stopped."""
+        async with rigs() as rig:
+            await following(rig, strategy={"type": "Replica"}, switch={"keepSource": "Following"})
+            rig.annotate(**{SWITCH_ANNOTATION: "friday"})
+            await working(rig, 2)
+            end(rig, 2, "Switch", "Switched", copies_back=True)
+            await working(rig, 3)
+            assert mode(rig, 3) == "follow-back"
+            await rig.until(lambda: shown(rig, "Ready").get("reason") == "CopyingBack")
+            switch = rig.status()["switch"]
+            assert (switch["state"], switch["place"], switch["copyBack"]) == ("Switched", "Target", "Running")
+            rig.restart()
+            rig.kubelet.kill(rig.driver(attempt=3), pod_reason="Evicted")
+            await working(rig, 4)
+            assert mode(rig, 4) == "follow-back"
+            await rig.until(lambda: shown(rig, "Ready").get("reason") == "CopyingBack")
+
+            undo = Plugin(rig, tmp_path).start("switch", "orders", "--undo")
+            await working(rig, 5)
+            assert mode(rig, 5) == "undo-switch"
+            assert rig.driver(attempt=4) not in rig.kubelet.running
+            end(rig, 5, "UndoSwitch", "Undone")
+            await following(rig, 6)
+
+            assert (await undo).exit_code == 0
+            assert (mode(rig, 6), rig.status()["switch"].get("copyBack", "")) == ("", "")
+
+    async def test_that_cannot_follow_any_more_leaves_the_job_complete(self, rigs):
+        """The target is in use, and the reason is in the condition and in an event."""
+        async with rigs() as rig:
+            await following(rig, strategy={"type": "Replica"}, switch={"keepSource": "Following"})
+            rig.annotate(**{SWITCH_ANNOTATION: "friday"})
+            await working(rig, 2)
+            end(rig, 2, "Switch", "Switched", copies_back=True)
+            await working(rig, 3)
+            ending = Ending(outcome="Failed", reason="ReverseEnded", message="the columns differ.")
+            rig.kubelet.finish(rig.driver(attempt=3), exit_code=59, ending=ending)
+            await rig.until_phase("Succeeded")
+
+            assert rig.status()["switch"]["copyBack"] == "Ended"
+            assert (shown(rig, "Switched")["status"], shown(rig, "Switched")["reason"]) == ("True", "ReverseEnded")
 
 
 class TestARequestedRepair:

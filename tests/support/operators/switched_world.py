@@ -27,6 +27,8 @@ from backfill_api.status.receipt import ReceiptSummary
 from backfill_core.lifecycle.actions import Decision, LaunchDriver, SendCommand
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, Observation
 
+FOLLOWS = spec(after="Follow")
+COPIES_BACK = spec(after="Follow", strategy={"type": "Replica"}, switch={"keepSource": "Following"})
 REQUESTS = (SWITCH_ANNOTATION, SWITCH_ANNOTATION, UNDO_SWITCH_ANNOTATION, COMPLETE_SWITCH_ANNOTATION, REPAIR_ANNOTATION)
 BLOCKED, FLIP_FAILED = 34, 35
 
@@ -37,7 +39,10 @@ class SwitchedWorld(World):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         assert self.cr is not None
-        self.cr = replace(self.cr, spec=spec(after="Follow"))
+        self.follows = seed % 2 == 1
+        """True if the source follows the target after a switch-over."""
+
+        self.cr = replace(self.cr, spec=COPIES_BACK if self.follows else FOLLOWS)
         self.work_wanted = 10**9
         self.stage = "Source"
         """`Source`, `Fenced`, `Flipping`, `Target`, `Undoing` or `Completed`, as the log of the source has it."""
@@ -62,6 +67,7 @@ class SwitchedWorld(World):
         if self.uids != before:
             self.procedures[f"pod-{self.uids}"] = action.procedure
             assert action.procedure is not None or self.stage == "Source", f"an ordinary attempt at {self.stage}"
+            assert action.procedure != "FollowBack" or self.follows
 
     def _lived(self, pod: DriverPod) -> DriverPod:
         kind, stops = self.procedures.get(pod.uid), self.drivers[pod.uid].stopping or pod.deletion_ms is not None
@@ -75,6 +81,12 @@ class SwitchedWorld(World):
     def _step(self, pod: DriverPod, kind: ProcedureKind) -> DriverPod:
         unlucky = self.faults and self.chance.random() < 0.15
         match kind, self.stage:
+            case "FollowBack", "Target" if not (self.drivers[pod.uid].stopping or pod.deletion_ms is not None):
+                return pod
+            case "FollowBack", "Target":
+                return self._performed(pod, kind, "", 10)
+            case "FollowBack", _:
+                return self._performed(pod, kind, "Ended", 0)
             case "Repair", _:
                 return self._performed(pod, kind, "Repaired", 0)
             case "Switch", "Source":
@@ -112,7 +124,7 @@ class SwitchedWorld(World):
         stopped = code == 10 or end == "Repaired"
         ending = Ending(
             outcome="Stopped" if stopped else "Failed" if code else "Complete", reason="SwitchBlocked" if code else end,
-            procedure=ProcedureEnd(kind=kind, end=end, version=1),
+            procedure=ProcedureEnd(kind=kind, end=end, version=1, copies_back=self.follows and end == "Switched") if end else None,
         )  # fmt: skip
         return replace(self._ends(pod, code), ending=ending)
 
@@ -128,7 +140,6 @@ class SwitchedWorld(World):
 
 
 # -------------------------------------------------------------- single decisions
-FOLLOWS = spec(after="Follow")
 EQUAL = ReceiptSummary(target_version=3, rows=100, verified_at="2027-01-15T07:59:00Z")
 DIFFERS = EQUAL.model_copy(update={"mismatches": 2})
 
@@ -174,12 +185,23 @@ def over(wish: Observation, begun: Decision, end: str | None, code: int, **field
     up = replace(running(attempt.number), ready=False)
     works = replace(report(attempt.number, table_version=None, reason="Draining"), heard_ms=T0)
     seen = checked(after(wish, begun, pods=(up,), report=works))
-    detail = None if end is None else ProcedureEnd(kind=kind, end=end, version=412, unavailable_ms=2400)
+    copies_back = fields.pop("copies_back", False)
+    detail = (
+        ProcedureEnd(kind=kind, end=end, version=412, unavailable_ms=2400, copies_back=copies_back) if end else None
+    )
     outcome = fields.pop("outcome", "Complete" if code == 0 else "Stopped" if code == 10 else "Failed")
     ending = None if code == 137 else Ending(outcome=outcome, procedure=detail, **fields)
     past = replace(ended(code, attempt.number), ending=ending)
     gone = after(wish, seen, pods=(past,), report=None, live=True)
     return gone, checked(gone)
+
+
+def copying_back() -> tuple[Observation, Decision]:
+    """Return a Backfill whose source follows the target, with the decision that launched the copy back."""
+    wish, begun = stopped(follows(annotations={SWITCH_ANNOTATION: "a"}, spec=COPIES_BACK))
+    gone, done = over(wish, begun, "Switched", 0, copies_back=True)
+    rests = after(gone, done, pods=(), live=True)
+    return rests, checked(rests)
 
 
 def switched() -> tuple[Observation, Decision]:

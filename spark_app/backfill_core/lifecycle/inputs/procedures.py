@@ -1,7 +1,7 @@
 """Procedures: which one an annotation or the spec requests, and whether it may begin.
 
 A procedure is a switch-over, its undo, its end, a repair, or the end of a deleted job. The job's driver stops at a barrier, and an attempt of its own performs
-the procedure.
+the procedure. The copy back after a switch-over is a procedure that no annotation requests, and that an undo or an end replaces.
 """
 
 from __future__ import annotations
@@ -64,7 +64,14 @@ def procedure_of(status: BackfillStatus) -> ProcedureKind | None:
         return "Close"
     if status.switch is not None and status.switch.state == "Running":
         return OF_GOAL[status.switch.goal]
+    if copies_back(status):
+        return "FollowBack"
     return "Repair" if status.repair is not None and status.repair.state == "Running" else None
+
+
+def copies_back(status: BackfillStatus) -> bool:
+    """Return whether the source follows the target after a switch-over."""
+    return status.switch is not None and (status.switch.place, status.switch.copy_back) == ("Target", "Running")
 
 
 def is_switched(status: BackfillStatus) -> bool:
@@ -74,7 +81,7 @@ def is_switched(status: BackfillStatus) -> bool:
 
 def requested(context: Context) -> Request | None:
     """Return the next procedure to answer; `None` if there is none, or if one is not over yet."""
-    if procedure_of(context.status) is not None or context.policy.refused:
+    if procedure_of(context.status) not in (None, "FollowBack") or context.policy.refused:
         return None
     control = context.status.control or Control()
     for kind, (annotation, field) in ANNOTATIONS.items():
@@ -211,6 +218,7 @@ def answered(context: Context, request: Request, error: BackfillError | None = N
     run = SwitchRun(
         goal=GOALS[request.kind], state=state, place=place, automatic=not request.token, start=now, end=end,
         reason=reason, message=message, version=None if before is None else before.version,
+        copy_back="" if before is None else before.copy_back,
         receipt_at=None if status.receipt is None else status.receipt.verified_at, by=claim.by, note=claim.note,
     )  # fmt: skip
     return status.model_copy(update={"control": control, "switch": run})
@@ -231,12 +239,14 @@ def continued(status: BackfillStatus) -> BackfillStatus:
 
 def begun_beside_driver(context: Context, attempt: Attempt) -> tuple[Context, Request | None]:
     """Answer a procedure that cannot begin; return one that begins now, beside a driver of the job that answers."""
-    if attempt.kind == "Plan" or attempt.procedure is not None or attempt.stop is not None:
+    if attempt.kind == "Plan" or attempt.procedure not in (None, "FollowBack") or attempt.stop is not None:
         return context, None
     request = requested(context)
     if request is None or context.observation.deletion_ms is not None or context.desired.suspend:
         return context, None
     if (error := refused(context, request)) is not None:
         return replace(context, status=answered(context, request, error)), None
+    if attempt.procedure == "FollowBack":
+        return context, request  # it may stop at any time
     fenced = context.progress is not None and context.progress.table_version is not None
     return context, request if context.answers and fenced and not waits(context, request) else None

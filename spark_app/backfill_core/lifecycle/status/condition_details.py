@@ -6,15 +6,16 @@ from typing import Final, Literal, cast
 
 from backfill_api.amounts import counted
 from backfill_api.names import REFRESH_ANNOTATION, RESTART_ANNOTATION
+from backfill_api.status.procedure import ProcedureKind
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_of
-from backfill_core.lifecycle.inputs.procedures import CATCH_UP, is_switched, requested, waits
+from backfill_core.lifecycle.inputs.procedures import CATCH_UP, STOPS, is_switched, requested, waits
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
-from backfill_core.lifecycle.status.conditions import Fact
+from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
 from backfill_core.protocol.after_end import refused_refresh, unmet_after_end
 
 COMMAND_REFUSED: Final = "CommandRefused"
@@ -30,6 +31,9 @@ EDIT_PENDING: Final = "EditPending"
 
 SWITCHED, REPAIRED = "Switched", "Repaired"
 """Types of conditions about procedures, and reasons."""
+
+COPYING_BACK: Final = "CopyingBack"
+COPIES_BACK: Final = "readers and writers use the target, and the source follows it"
 
 FIELDS_SHOWN_MAX: Final = 5
 PATH_CHARACTERS_MAX: Final = 100
@@ -289,6 +293,13 @@ def _verified(status: BackfillStatus) -> dict[str, Fact]:
 def _word(reason: str) -> str:
     """Return a reason that a condition can hold; users may edit a status."""
     return reason if reason.isascii() and reason.isalnum() and reason[0].isalpha() else "Unexpected"
+
+
+def performing(context: Context, procedure: ProcedureKind) -> ConditionSet:
+    """Return the conditions while a driver performs a procedure."""
+    if procedure == "FollowBack":
+        return ConditionSet.ready("Running", COPYING_BACK, COPIES_BACK)
+    return ConditionSet.reconciling("Running", STOPS[procedure], context.step)
 
 
 def _procedures(status: BackfillStatus) -> dict[str, Fact]:

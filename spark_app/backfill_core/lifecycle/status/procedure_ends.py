@@ -6,18 +6,24 @@ Switched                  Target          the job is complete
 Completed                 Released        the job is complete
 Undone                    Source          an ordinary attempt
 Refused, Nothing          as before       an ordinary attempt; nothing if the target is in use
+Switched, copies back     Target          an attempt that copies back
 Interrupted               Between         an error that may pass: the same procedure again; another one: the job is failed
 none: the driver died     as before       the same procedure again
 
-The end of a deleted job: `closing_ends`. A repair that ended is followed by an ordinary attempt, or by nothing if the job is complete.
+A copy back that another command ended, or that is not possible any more, leaves the job complete, and the target in use. An error that may
+pass, or a lost driver, is followed by another attempt; after any other error the job is failed, and a restart continues. The end of a
+deleted job: `closing_ends`. A repair that ended is followed by an ordinary attempt, or by nothing if the job is complete.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import Place, ProcedureEnd, ProcedureKind
 from backfill_api.status.status import Attempt, BackfillStatus
-from backfill_core.lifecycle.inputs.procedures import short
+from backfill_core.errors import ReverseEndedError
+from backfill_core.lifecycle.inputs.procedures import copies_back, short
 from backfill_core.lifecycle.inputs.termination import Termination
 from backfill_core.lifecycle.status.closing_ends import closing_termination, with_closing_end
 
@@ -41,11 +47,15 @@ def termination_of(
         return termination
     if kind == "Close":
         return closing_termination(ending, termination)
+    if kind == "FollowBack":
+        return replace(termination, outcome="Complete") if _ends_copy_back(termination) else termination
     code, end = termination.exit_code, _end_of(status, kind, ending, termination)
     if not end and termination.outcome in ("Complete", "Planned"):
         return Termination("Retry", "Unexpected", "the driver did not report the end of the procedure", code)
     place = "Source" if status.switch is None else status.switch.place
     match end:
+        case "Switched" if copies_back(with_end(status, attempt, ending, termination, "")):
+            return Termination("Stopped", end, exit_code=code)
         case "Switched" | "Completed":
             return Termination("Complete", end, exit_code=code)
         case "Undone":
@@ -55,7 +65,7 @@ def termination_of(
             return Termination("Complete" if complete else "Stopped", "Repaired", exit_code=code)
         case "Refused" if kind == "Repair":
             return Termination("Stopped", REPAIR_REFUSED, termination.message, code)
-        case "Refused" if place == "Source":
+        case "Refused" if place == "Source" or copies_back(status):
             return Termination("Stopped", SWITCH_REFUSED, termination.message, code)
         case "Refused" if place in ("Target", "Released"):
             return Termination("Complete", SWITCH_REFUSED, termination.message, code)
@@ -71,6 +81,8 @@ def with_end(
     kind = attempt.procedure
     if kind == "Close":
         return with_closing_end(status, ending, termination)
+    if kind == "FollowBack":
+        return _with_copy_back(status, termination)
     run = status.repair if kind == "Repair" else status.switch
     if kind is None or run is None or termination.outcome == "Rejected":
         return status
@@ -123,12 +135,28 @@ def _with_switch(
         state, good = "Refused", False  # others wrote to the target, so the name was flipped to it again
     if end == "Refused" and place == "Between":
         state, over, goal = "Interrupted", False, "Switch"
+    copies = "Running" if detail is not None and detail.copies_back else run.copy_back
     version = run.version if detail is None or detail.version is None else detail.version
     update = {
         "state": state, "goal": goal, "place": place, "end": timestamp if over else None, "attempts": run.attempts + 1,
         "reason": end if good else termination.reason, "message": "" if good else short(termination.message),
-        "version": version, "unavailable_ms": run.unavailable_ms if detail is None else detail.unavailable_ms,
+        "copy_back": copies if place in ("Between", "Target") else "", "version": version, "unavailable_ms": run.unavailable_ms if detail is None else detail.unavailable_ms,
     }  # fmt: skip
+    return status.model_copy(update={"switch": run.model_copy(update=update)})
+
+
+def _ends_copy_back(termination: Termination) -> bool:
+    return termination.outcome == "Complete" or (
+        termination.outcome == "Final" and termination.reason == ReverseEndedError.reason
+    )
+
+
+def _with_copy_back(status: BackfillStatus, termination: Termination) -> BackfillStatus:
+    """Return the status after an attempt that copied back; only an end for good is shown."""
+    run = status.switch
+    if run is None or not _ends_copy_back(termination):
+        return status
+    update = {"copy_back": "Ended", "reason": termination.reason, "message": short(termination.message)}
     return status.model_copy(update={"switch": run.model_copy(update=update)})
 
 

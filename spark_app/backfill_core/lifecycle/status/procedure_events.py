@@ -13,7 +13,10 @@ BAD = ("Refused", "Interrupted")
 
 def procedure_events(before: BackfillStatus, after: BackfillStatus) -> tuple[EventNote, ...]:
     """Return an event for each change of the state of a switch-over or a repair."""
-    notes = (_note("Switch", before.switch, after.switch), _note("Repair", before.repair, after.repair))
+    notes = (
+        _note("Switch", before.switch, after.switch), _copy_back_note(before.switch, after.switch),
+        _note("Repair", before.repair, after.repair),
+    )  # fmt: skip
     return tuple(note for note in notes if note is not None)
 
 
@@ -22,6 +25,13 @@ def _note(name: str, old: SwitchRun | RepairRun | None, new: SwitchRun | RepairR
         return None
     kind: Literal["Normal", "Warning"] = "Warning" if new.state in BAD else "Normal"
     return EventNote(kind, f"{name}{new.state}", new.message or _described(new))
+
+
+def _copy_back_note(old: SwitchRun | None, new: SwitchRun | None) -> EventNote | None:
+    """Return the event about a source that does not follow the target any more."""
+    if old is None or new is None or (old.copy_back, new.copy_back) != ("Running", "Ended"):
+        return None
+    return EventNote("Warning", "CopyBackEnded", new.message or "the source does not follow the target any more")
 
 
 def _described(run: SwitchRun | RepairRun) -> str:
@@ -34,7 +44,8 @@ def _described(run: SwitchRun | RepairRun) -> str:
     at = "" if run.version is None else f" at version {run.version}"
     match run.state:
         case "Switched":
-            return f"readers and writers use the target; the source stands still{at}"
+            follows = run.copy_back == "Running"
+            return f"readers and writers use the target; the source {'follows it' if follows else f'stands still{at}'}"
         case "Undone":
             return "readers and writers use the source again"
         case "Completed":

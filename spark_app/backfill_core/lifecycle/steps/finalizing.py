@@ -94,14 +94,14 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
 
 
 def _with_request(context: Context) -> tuple[Context, bool]:
-    """Answer a requested procedure; return whether it begins. A failed job may be repaired, and an unfinished switch-over may go on."""
+    """Answer a requested procedure; return whether it begins. A failed job may be repaired, and a switch-over may go on or be undone."""
     request = requested(context)
     if request is None:
         return context, False
     failed = context.finished is not None and context.finished.type == "Failed"
-    between = context.status.switch is not None and context.status.switch.place == "Between"
+    goes_on = context.status.switch is not None and context.status.switch.place in ("Between", "Target")
     error = refused(context, request)
-    if error is None and failed and request.kind != "Repair" and not between:
+    if error is None and failed and request.kind != "Repair" and not goes_on:
         return context, False
     return replace(context, status=answered(context, request, error)), error is None
 

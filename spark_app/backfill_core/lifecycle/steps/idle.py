@@ -28,7 +28,7 @@ from backfill_core.lifecycle.steps.step import (
 )
 
 NO_BACKOFF: Final = frozenset({
-    "Suspended", "Restarted", "SpecChanged", "Planned", "Switching", "Repairing", "Undone", "SwitchRefused", "Repaired",
+    "Suspended", "Restarted", "SpecChanged", "Planned", "Switching", "Switched", "Repairing", "Undone", "SwitchRefused", "Repaired",
     "RepairRefused", "EvictedByQueue",
 })  # fmt: skip
 """Reasons of requested ends, edits included: the next attempt need not wait."""

@@ -363,7 +363,7 @@ def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet
     if (stalls := condition_details.stalled(context)) is not None:
         return ConditionSet.reconciling(phase, stalls.reason, stalls.message)
     if context.attempt is not None and context.attempt.procedure is not None:
-        return ConditionSet.reconciling("Running", STOPS[context.attempt.procedure], context.step)
+        return condition_details.performing(context, context.attempt.procedure)
     if rejected := refusals(context, control):
         return ConditionSet.reconciling(phase, COMMAND_REFUSED, f"the driver rejects {rejected}")
     if not in_force:

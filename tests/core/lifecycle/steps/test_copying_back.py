@@ -1,0 +1,166 @@
+"""A source that follows the target after a switch-over: attempts copy back until an undo or the end of the switch-over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from support.operators.observations import (
+    T0,
+    after,
+    checked,
+    conditions,
+    ended,
+    reason,
+    report,
+    running,
+)
+from support.operators.switched_world import COPIES_BACK, commands, copying_back, launches, over, stopped
+
+from backfill_api.names import (
+    COMPLETE_SWITCH_ANNOTATION,
+    REPAIR_ANNOTATION,
+    RESTART_ANNOTATION,
+    SWITCH_ANNOTATION,
+    UNDO_SWITCH_ANNOTATION,
+)
+from backfill_api.status.ending import Ending
+from backfill_core.lifecycle.actions import Decision
+from backfill_core.lifecycle.observation import Observation
+
+ASKED = {SWITCH_ANNOTATION: "a"}
+UNDO = ASKED | {UNDO_SWITCH_ANNOTATION: "u"}
+LATER = T0 + 600_000
+
+
+def at_work(**fields: Any) -> Observation:
+    """Return a Backfill whose driver copies back."""
+    rests, begun = copying_back()
+    works = replace(report(3, table_version=None, reason="copying back"), heard_ms=T0)
+    return after(rests, begun, **({"pods": (replace(running(3), ready=False),), "report": works} | fields))
+
+
+def copy_back(decision: Decision) -> str:
+    """Return the state of the copy back."""
+    assert decision.status.switch is not None
+    return decision.status.switch.copy_back
+
+
+class TestACopyBack:
+    """No annotation requests it: the driver of the switch-over reports that its spec wants one."""
+
+    def test_follows_a_switch_over_at_once_and_the_job_runs(self) -> None:
+        """Readers and writers use the target, which the condition shows."""
+        _, begun = copying_back()
+        decision = checked(at_work())
+
+        assert launches(begun) == [(3, "FollowBack")]
+        assert (decision.status.phase, reason(decision.status, "Ready")) == ("Running", "CopyingBack")
+        assert conditions(decision.status)["Switched"] == "True"
+        assert decision.status.switch is not None
+        assert (decision.status.switch.state, decision.status.switch.step) == ("Switched", "copying back")
+        assert commands(decision) == []
+
+    def test_ends_for_an_undo_which_copies_the_last_changes(self) -> None:
+        """Afterwards the job follows its source as before."""
+        wish, begun = stopped_copy(annotations=UNDO)
+        assert launches(begun) == [(4, "UndoSwitch")]
+        gone, undone = over(wish, begun, "Undone", 0)
+        again = checked(after(gone, undone, pods=(), live=True))
+
+        assert (copy_back(undone), launches(again)) == ("", [(5, None)])
+
+    def test_ends_for_the_end_of_the_switch_over(self) -> None:
+        """There is nothing to copy to any more."""
+        wish, begun = stopped_copy(annotations=ASKED | {COMPLETE_SWITCH_ANNOTATION: "c"})
+        gone, done = over(wish, begun, "Completed", 0)
+
+        assert launches(begun) == [(4, "CompleteSwitch")]
+        assert (copy_back(done), done.status.phase) == ("", "Succeeded")
+        assert launches(checked(after(gone, done, pods=(), live=True), LATER)) == []
+
+    def test_goes_on_after_a_refused_undo(self) -> None:
+        """The target stays in use, and its later changes must reach the source."""
+        wish, begun = stopped_copy(annotations=UNDO)
+        gone, refused = over(wish, begun, "Refused", 34, reason="SwitchBlocked", message="a comparison differs.")
+        again = checked(after(gone, refused, pods=(), live=True))
+
+        assert (refused.status.phase, reason(refused.status, "Switched")) == ("Launching", "SwitchBlocked")
+        assert (copy_back(again), launches(again)) == ("Running", [(5, "FollowBack")])
+
+    def test_goes_on_after_an_undo_that_went_forward_again(self) -> None:
+        """A write to the target came first."""
+        wish, begun = stopped_copy(annotations=UNDO)
+        gone, forward = over(wish, begun, "Switched", 34, reason="SwitchBlocked", message="others wrote.")
+        again = checked(after(gone, forward, pods=(), live=True))
+
+        assert forward.status.switch is not None
+        assert (forward.status.switch.state, forward.status.switch.place) == ("Refused", "Target")
+        assert launches(again) == [(5, "FollowBack")]
+
+    def test_is_not_disturbed_by_another_request(self) -> None:
+        """A repair would compare with a source that is no longer the original."""
+        decision = checked(at_work(annotations=ASKED | {REPAIR_ANNOTATION: "r"}))
+
+        assert (commands(decision), reason(decision.status, "Repaired")) == ([], "NotRepairable")
+
+    def test_stops_for_a_suspension_and_goes_on_after_it(self) -> None:
+        """Each commit has its position, so nothing is lost."""
+        wish = at_work(spec=COPIES_BACK.model_copy(update={"suspend": True}), generation=2)
+        asked = checked(wish)
+        gone = after(wish, asked, pods=(ended(10, 3),), report=None)
+        halted = checked(gone)
+        rests = after(gone, halted, pods=(), live=True)
+        again = checked(replace(rests, spec=COPIES_BACK, generation=3), LATER)
+
+        assert (commands(asked), checked(rests).status.phase) == (["Stop"], "Suspended")
+        assert launches(again) == [(4, "FollowBack")]
+
+
+class TestItsEnd:
+    """Only a source that cannot follow any more ends it for good; the job is then complete, and the target in use."""
+
+    def test_by_name_leaves_the_target_in_use_and_is_an_event(self) -> None:
+        """A new column of the target, for example; an undo explains itself."""
+        wish = at_work()
+        gone, done = self._over(wish, "Failed", 59, reason="ReverseEnded", message="the columns differ.")
+        later = checked(after(gone, done, pods=(), live=True), LATER)
+
+        assert (copy_back(done), done.status.phase, done.status.failures) == ("Ended", "Succeeded", 0)
+        assert (conditions(done.status)["Switched"], reason(done.status, "Switched")) == ("True", "ReverseEnded")
+        assert [note.kind for note in done.events if note.reason == "CopyBackEnded"] == ["Warning"]
+        assert launches(later) == []
+        assert launches(checked(replace(after(gone, done, pods=(), live=True), annotations=UNDO), LATER)) == [
+            (4, "UndoSwitch")
+        ]
+
+    def test_by_a_lost_driver_is_none(self) -> None:
+        """An ordinary attempt would copy into the table in use."""
+        gone, lost = self._over(at_work(), "", 137)
+        again = checked(after(gone, lost, pods=(), live=True), LATER)
+
+        assert (copy_back(lost), launches(again)) == ("Running", [(4, "FollowBack")])
+
+    def test_by_another_error_fails_the_job_and_a_restart_or_an_undo_goes_on(self) -> None:
+        """A right that is missing, for example: users can give it."""
+        gone, broken = self._over(at_work(), "Failed", 35, reason="FlipFailed", message="no right.")
+        rests = after(gone, broken, pods=(), live=True)
+        restarted = checked(replace(rests, annotations=ASKED | {RESTART_ANNOTATION: "r"}), LATER)
+        undone = checked(replace(rests, annotations=UNDO), LATER)
+
+        assert (broken.status.phase, copy_back(broken)) == ("Failed", "Running")
+        assert launches(checked(rests, LATER)) == []
+        assert launches(restarted) == [(4, "FollowBack")]
+        assert launches(undone) == [(4, "UndoSwitch")]
+
+    @staticmethod
+    def _over(wish: Observation, outcome: str, code: int, **fields: Any) -> tuple[Observation, Decision]:
+        seen = checked(wish)
+        ending = None if code == 137 else Ending(outcome=outcome, **fields)
+        gone = after(wish, seen, pods=(replace(ended(code, 3), ending=ending),), report=None, live=True)
+        return gone, checked(gone)
+
+
+def stopped_copy(**fields: Any) -> tuple[Observation, Decision]:
+    """Return the Backfill after its copy back has stopped for a request, and the next decision."""
+    return stopped(at_work(**fields))
