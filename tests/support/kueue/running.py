@@ -1,7 +1,8 @@
 """A real Kueue: its program on a dedicated API server, with its CRDs, its conversion and its webhooks. No node is needed.
 
-The API server reaches the webhooks on loopback by a Service with an external name. Kueue makes the certificates, as in a cluster;
-a kubelet would mount them from their Secret, and this module writes them. Kueue's integrations of other kinds of jobs are off.
+The API server reaches the webhooks by a Service with an external name: on loopback, or at an address of this machine that a node
+reaches. Kueue makes the certificates, as in a cluster; a kubelet would mount them from their Secret, and this module writes them.
+Kueue's integrations of other kinds of jobs are off.
 """
 
 import base64
@@ -11,12 +12,13 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from functools import partial
 from pathlib import Path
 
 import yaml
 from kubernetes import client, config
 from support.cluster.harness import end, install_crd, kit_home, own_server
-from support.kueue.build import NoKueueError, kueue_build
+from support.kueue.build import NoKueueError, compile_kueue, kueue_build
 from support.unused_ports import unused_ports
 
 NAMESPACE, SERVICE, SECRET = "kueue-system", "kueue-webhook-service", "kueue-webhook-server-cert"
@@ -43,7 +45,7 @@ def running_kueue(folder, **configuration):
     with own_server(programs) as kubeconfig:
         kueue = RealKueue(build, kubeconfig, folder, configuration)
         with config.new_client_from_config(str(kubeconfig)) as api:
-            _install(api, build, kueue.webhooks)
+            _install(api, build, kueue)
         try:
             kueue.start()
             yield kueue
@@ -51,18 +53,42 @@ def running_kueue(folder, **configuration):
             kueue.stop()
 
 
+@contextlib.contextmanager
+def kueue_on(kubeconfig, folder, address):
+    """Give a running Kueue on a cluster that stays; afterwards its process and its objects are gone. Its queues must be gone before.
+
+    Args:
+        kubeconfig: Path of the cluster's configuration.
+        folder: For Kueue's configuration, certificates and log.
+        address: Address of this machine at which the API server reaches the webhooks.
+
+    Raises:
+        NoKueueError: Kueue is not compiled, and cannot be; the message has the remedy.
+    """
+    build = compile_kueue()
+    kueue = RealKueue(build, kubeconfig, folder, {}, host=address)
+    with config.new_client_from_config(str(kubeconfig)) as api:
+        try:
+            _install(api, build, kueue)
+            kueue.start()
+            yield kueue
+        finally:
+            _uninstall(api, build)
+            kueue.stop()
+
+
 class RealKueue:
     """The process of Kueue."""
 
-    def __init__(self, build, kubeconfig, folder, configuration):
-        self.kubeconfig = kubeconfig
-        self.webhooks, self.health = unused_ports("127.0.0.1", 2)
+    def __init__(self, build, kubeconfig, folder, configuration, host="127.0.0.1"):
+        self.kubeconfig, self.host = kubeconfig, host
+        [self.webhooks], [self.health] = unused_ports(host, 1), unused_ports("127.0.0.1", 1)
         self._program, self._folder, self._log = build.program, folder, folder / "kueue.log"
         self._certificates, self._process = folder / "certificates", None
         settings = {
             "apiVersion": f"config.{GROUP}/v1beta2", "kind": "Configuration", "namespace": NAMESPACE,
             "health": {"healthProbeBindAddress": f"127.0.0.1:{self.health}"}, "metrics": {"bindAddress": "0"},
-            "webhook": {"host": "127.0.0.1", "port": self.webhooks, "certDir": str(self._certificates)},
+            "webhook": {"host": host, "port": self.webhooks, "certDir": str(self._certificates)},
             "leaderElection": {"leaderElect": False}, "integrations": {"frameworks": ["batch/job"]},
             "internalCertManagement": {"enable": True, "webhookServiceName": SERVICE, "webhookSecretName": SECRET},
             "clientConnection": {"qps": 200, "burst": 400},
@@ -116,13 +142,13 @@ def _server_programs():
     )
 
 
-def _install(api, build, port):
+def _install(api, build, kueue):
     core = client.CoreV1Api(api)
     core.create_namespace({"metadata": {"name": NAMESPACE}})
     core.create_namespaced_secret(NAMESPACE, {"metadata": {"name": SECRET}})
-    loopback = {"type": "ExternalName", "externalName": "127.0.0.1"}
-    core.create_namespaced_service(NAMESPACE, {"metadata": {"name": SERVICE}, "spec": loopback})
-    service = {"name": SERVICE, "namespace": NAMESPACE, "port": port}
+    outside = {"type": "ExternalName", "externalName": kueue.host}
+    core.create_namespaced_service(NAMESPACE, {"metadata": {"name": SERVICE}, "spec": outside})
+    service = {"name": SERVICE, "namespace": NAMESPACE, "port": kueue.webhooks}
     for file in sorted(build.crds.glob("*.yaml")):
         crd = yaml.safe_load(file.read_text())
         if crd["spec"]["names"]["plural"] in CONVERTED:
@@ -133,6 +159,23 @@ def _install(api, build, port):
     admission = client.AdmissionregistrationV1Api(api)
     admission.create_mutating_webhook_configuration(_of_kueue(mutating, service))
     admission.create_validating_webhook_configuration(_of_kueue(validating, service))
+
+
+def _uninstall(api, build):
+    """Delete the webhooks, the CRDs and the namespace of Kueue."""
+    admission, crds = client.AdmissionregistrationV1Api(api), client.ApiextensionsV1Api(api)
+    mutating, validating = yaml.safe_load_all(build.webhooks.read_text())
+    deletions = [
+        partial(admission.delete_mutating_webhook_configuration, f"kueue-{mutating['metadata']['name']}"),
+        partial(admission.delete_validating_webhook_configuration, f"kueue-{validating['metadata']['name']}"),
+    ]
+    for file in build.crds.glob("*.yaml"):
+        deletions.append(
+            partial(crds.delete_custom_resource_definition, yaml.safe_load(file.read_text())["metadata"]["name"])
+        )
+    for delete in [*deletions, partial(client.CoreV1Api(api).delete_namespace, NAMESPACE)]:
+        with contextlib.suppress(client.ApiException):
+            delete()
 
 
 def _of_kueue(configuration, service):
