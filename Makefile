@@ -87,10 +87,13 @@ attack: setup ## search for faults with three suites for MINUTES (60) in total: 
 	@$(BIN)/python build-tools/attack.py $(MINUTES) -- $(ARGS)
 
 e2e: setup ## run all scenarios on a real node: pods and operators die, objects are missing, many jobs at once; needs a cluster (see docs/kubernetes.md)
-	@$(TESTS) e2e -- -s -vv -m 'not pressure' $(ARGS)
+	@$(TESTS) e2e -- -s -vv -m 'not pressure and not release' $(ARGS)
 
 e2e-pressure: setup ## fill the disk of a small node that is created for this scenario, in ten minutes; needs root and the kit's cluster
 	@$(TESTS) e2e -- -s -vv -m pressure $(ARGS)
+
+e2e-release: setup ## build a release, push it to a real registry, and install it from there on a node of its own; needs root and the kit's cluster
+	@$(TESTS) e2e -- -s -vv -m release $(ARGS)
 
 e2e-smoke: setup ## run the shortest scenarios: a job with all its commands, jobs of Arrangement, of Replica and of a topic, an upgrade
 	@$(TESTS) e2e -- -s -vv -m smoke $(ARGS)
@@ -173,4 +176,4 @@ clean: ## remove the output of tests and tools; .venv and the jars stay
 	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	@find crds operator spark_app tests build-tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo demo-kafka demo-switch test test-rest test-all test-metastore test-monitoring test-kueue test-stores crash crash-replica crash-operator crash-kafka crash-stores crash-switches attack e2e e2e-pressure e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean
+.PHONY: help setup demo demo-kafka demo-switch test test-rest test-all test-metastore test-monitoring test-kueue test-stores crash crash-replica crash-operator crash-kafka crash-stores crash-switches attack e2e e2e-pressure e2e-release e2e-smoke simulate mutants rules check lint types contracts expressions generated audit docs site workflows crds bench bench-kafka bench-stores bench-metrics bench-operator lock image release chart clean

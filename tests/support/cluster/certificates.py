@@ -3,8 +3,8 @@
 import subprocess
 
 
-def certificate(folder, name):
-    """Make a key and a certificate signed by itself; return the paths of the certificate and of the key."""
+def certificate(folder, name, address="127.0.0.1"):
+    """Make a key and a certificate of an address, signed by itself; return the paths of the certificate and of the key."""
     key, out = folder / f"{name}.key", folder / f"{name}.crt"
     command = [
         "openssl",
@@ -19,7 +19,7 @@ def certificate(folder, name):
         "2",
     ]
     subprocess.run(
-        [*command, "-keyout", key, "-out", out, "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"],
+        [*command, "-keyout", key, "-out", out, "-subj", f"/CN={name}", "-addext", f"subjectAltName=IP:{address}"],
         check=True, capture_output=True,
     )  # fmt: skip
     return out, key

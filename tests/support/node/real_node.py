@@ -37,9 +37,9 @@ RESTRICTED = ("pod-security.kubernetes.io/enforce=restricted", "pod-security.kub
 class Node:
     """A cluster with kubelets and the chart installed, seen through kubectl in one of its namespaces."""
 
-    def __init__(self, cluster, lake, **values):
-        """Take the cluster, the folder of its nodes that holds the tables, and the values of the chart."""
-        self.cluster = cluster
+    def __init__(self, cluster, lake, chart=(CHART,), **values):
+        """Take the cluster, the folder of its nodes that holds the tables, helm's arguments for the chart, and its values."""
+        self.cluster, self._chart = cluster, chart
         self.namespace = f"e2e-{secrets.token_hex(3)}"
         """A namespace whose pods may mount folders of the node, so it is not restricted."""
 
@@ -142,7 +142,7 @@ class Node:
             "trial": {"namespace": self.restricted, "claim": CLAIM},
         }
         # The CRD may exist from an earlier run, and stays after this one.
-        self.helm("upgrade", "--install", RELEASE, CHART, "--take-ownership", "--reset-values", "--wait", "--timeout=3m",
+        self.helm("upgrade", "--install", RELEASE, *self._chart, "--take-ownership", "--reset-values", "--wait", "--timeout=3m",
                   *as_flags(places | self._values))  # fmt: skip
         self._as_wanted = True
 
@@ -158,7 +158,9 @@ class Node:
     def upgrade(self, **values):
         """Change values of the installation, and wait until the new operator is ready."""
         self._as_wanted = False
-        self.helm("upgrade", RELEASE, CHART, "--reset-then-reuse-values", "--wait", "--timeout=3m", *as_flags(values))
+        self.helm(
+            "upgrade", RELEASE, *self._chart, "--reset-then-reuse-values", "--wait", "--timeout=3m", *as_flags(values)
+        )
 
     def uninstall(self):
         """Uninstall the chart, and wait until its pods are gone."""

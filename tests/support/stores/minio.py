@@ -37,8 +37,13 @@ def program():
     return compiled("minio", MODULE)
 
 
-def compiled(name, module):
+def compiled(name, module, package=""):
     """Return the path of a program: on the path, or compiled from its Go module and kept in the user's cache.
+
+    Args:
+        name: Name of the program.
+        module: The module with its version.
+        package: Package of the program, if it is not the module.
 
     Raises:
         NoStoreError: the program is missing and cannot be compiled.
@@ -53,11 +58,11 @@ def compiled(name, module):
     go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if go is None:
         raise NoStoreError(f"there is no {name} on the path, and no go to compile it")
-    package, _, version = module.partition("@")
+    required, _, version = module.partition("@")
     cache.mkdir(parents=True, exist_ok=True)
     # A module of ours that requires the program: `go install` also asks for the list of versions, which some proxies do not serve.
-    (cache / "go.mod").write_text(f"module build\n\ngo 1.21\n\nrequire {package} {version}\n")
-    command = [go, "build", "-mod=mod", "-o", made, package]
+    (cache / "go.mod").write_text(f"module build\n\ngo 1.21\n\nrequire {required} {version}\n")
+    command = [go, "build", "-mod=mod", "-o", made, package or required]
     environ = {**os.environ, "GOFLAGS": ""}
     done = subprocess.run(command, cwd=cache, env=environ, capture_output=True, text=True, check=False, timeout=BUILD_S)
     if done.returncode:
