@@ -157,6 +157,23 @@ class TestACrashAtAnyStep:
         assert world.run().crashes > 0
 
 
+MERGING_PARTS = [strategy for strategy, mode in EACH_MODE if mode == UPSERT and "parts" in model_of(strategy).WORTH]
+
+
+class TestPartsOfABatch:
+    """ADR 0063: a batch that is too large for one MERGE is merged by key, also while rows behind a position are still to be read."""
+
+    @pytest.mark.parametrize("strategy", MERGING_PARTS)
+    @pytest.mark.parametrize("seed", EACH_SHARE)
+    def test_a_crash_between_parts_of_a_batch_loses_and_duplicates_no_change(self, strategy: str, seed: int) -> None:
+        """R-PART-1 to 3, 5: at each step the target has each key as of the version before the batch or as of its last one."""
+        given = small(strategy, UPSERT, seed=28, rows=30, commits=8, trouble_s=8.0, rows_per_s=5)
+        first = lived(given)
+        assert first.model.met["parts"] > 3
+        assert first.model.met.get("bounded_parts", 4) > 3
+        die_at_each_step(given, first.steps, seed)
+
+
 AHEAD = sorted({strategy for strategy, _ in READING_AHEAD})
 
 

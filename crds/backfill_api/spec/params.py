@@ -164,6 +164,19 @@ class SplitParams(StrategyParams):
         return max(1, int(rows_per_s * self.split_target_seconds / self.max_in_flight))
 
 
+class ChangePartParams(StrategyParams):
+    """Parameters of strategies that merge a batch of changes by key, and a large one in parts of the key."""
+
+    change_part_mebibytes: Annotated[StrictInt, Field(ge=1, le=1_048_576)] = 4096
+    """A batch of changes whose changed files have more MiB is merged into an `Upsert` target in parts, each with its own MERGE and commit.
+    A change takes effect with the next batch of the next attempt."""
+
+    @property
+    def part_bytes(self) -> int | None:
+        """See `changePartMebibytes`."""
+        return self.change_part_mebibytes << 20
+
+
 class TableParams(Params):
     """Base of the parameters of sources and targets."""
 

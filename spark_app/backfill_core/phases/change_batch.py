@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from backfill_core.positions.change_parts import KeyPart
+from backfill_core.positions.change_parts import ChangeParts, KeyPart
 from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.work import ChangesApplied, VersionsShipped
 
@@ -52,6 +52,20 @@ class AnnouncedMerge:
     def encode(self) -> dict[str, Any]:
         """Return the JSON value, without `whole`."""
         return {"upto": self.upto, "txn": self.txn}
+
+
+def encode_parts(parts: ChangeParts | None) -> dict[str, Any]:
+    """Return the field of a stored state that holds the position inside a batch; no field without one."""
+    return {} if parts is None else {"parts": parts.encode()}
+
+
+def read_parts(stored: StoredFields) -> ChangeParts | None:
+    """Read the output of `encode_parts`; states of earlier releases have none.
+
+    Raises:
+        StateMismatchError: the field is invalid.
+    """
+    return stored.parsed("parts", ChangeParts.from_json) if "parts" in stored.value else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,7 @@ class CopyReplaySettings:
             batch_target_s=params.change_batch_seconds,
             follow=spec.after == "Follow",
             reads_ahead=spec.barrier.interval_ms <= READS_AHEAD_INTERVAL_MS,
+            part_bytes=params.part_bytes,
         )
 
 

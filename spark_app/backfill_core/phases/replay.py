@@ -20,7 +20,7 @@ that the batch removes.
 A merged batch whose changed files exceed `part_bytes` is answered with cuts instead of a MERGE (R-PART-4). Its parts then pass the same
 states one after the other, each with its own MERGE and commit, so that a commit waits for one part only. `consumed` grows with the last
 part (R-PART-5). An attempt that finds the transaction of an announced MERGE in the target counts its versions as consumed.
-Otherwise it merges them again.
+Otherwise it merges them again. A batch in parts is finished also if the catch-up ends meanwhile.
 """
 
 from __future__ import annotations
@@ -127,6 +127,11 @@ class Replay:
     def idle(self) -> bool:
         """True if no batch is in progress."""
         return self.batch is None and self._parts is None
+
+    @property
+    def in_parts(self) -> bool:
+        """True if a batch was cut, and its last part is not in a commit."""
+        return self._parts is not None
 
     @property
     def applied(self) -> bool:
@@ -274,7 +279,7 @@ class Replay:
         if batch.part is None or not self.pending.has_taken(batch.upto):
             self.pending.take(batch.upto)
         work_id, epoch = next(ids), permits.epoch.number
-        part_bytes = self._part_bytes if self._merges and bound is None and batch.part is None else None
+        part_bytes = self._part_bytes if self._merges and batch.part is None else None
         work: ApplyChanges | ShipVersions = ApplyChanges(
             work_id, batch.after, batch.upto, epoch, batch.txn, bound, batch.part, part_bytes
         )
@@ -286,7 +291,8 @@ class Replay:
     def _plan(self, txn: int) -> ReplayBatch | None:
         """Choose the next batch; no pending version at a fresh poll ends the catch-up (R-SNAP-32)."""
         head = self.head
-        if head is None or self._owes_finish or (self.caught_up and not self._follow):
+        ended = self.caught_up and not self._follow and not self.in_parts
+        if head is None or self._owes_finish or ended:
             return None
         if head.position <= self.consumed:
             if self._fresh and not self.caught_up:

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from backfill_core.positions.key_order import KeyColumn, KeyOrder, KeyPosition, has_order
 from backfill_spark.rows.key_ranges import stored_value, value_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
 SAMPLE_KEYS = 10_000
@@ -36,6 +37,12 @@ def order_of(schema: StructType) -> KeyOrder | None:
     types = [(field.name, ordered_type(field.dataType)) for field in schema]
     columns = tuple(KeyColumn(name, kind) for name, kind in types if kind is not None)
     return KeyOrder(columns) if columns and len(columns) == len(types) else None
+
+
+def share_of(rows: DataFrame, condition: Column) -> float:
+    """Return the share of rows that satisfy a condition which is never null; 0 without rows. Reads its columns once."""
+    counts = rows.agg(F.count(F.lit(1)).alias("all"), F.count_if(condition).alias("within")).collect()[0]
+    return float(counts["within"] / max(1, counts["all"]))
 
 
 def cuts_of(keys: DataFrame, order: KeyOrder, parts: int) -> tuple[KeyPosition, ...]:

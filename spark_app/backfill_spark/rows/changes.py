@@ -65,9 +65,9 @@ def _images(changes: DataFrame, transform: Transform, within: Column | None) -> 
     return passing.select(*expressions, *labels).drop(_FEED_TYPE, _FEED_AT)  # a `*` selects them too
 
 
-def changed_keys(changes: DataFrame, transform: Transform, key: tuple[str, ...]) -> DataFrame:
-    """Return the target's key of each image, duplicates included. Lazy."""
-    return _images(changes, transform, None).select(*_columns(key))
+def changed_keys(changes: DataFrame, transform: Transform, key: tuple[str, ...], within: Column | None) -> DataFrame:
+    """Return the target's key of each image that satisfies `within`, duplicates included. Lazy."""
+    return _images(changes, transform, within).select(*_columns(key))
 
 
 def net_changes(

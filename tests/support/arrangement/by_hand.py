@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from support.reference.arrangement import Key, Values
+from support.simulation.batch_parts import in_part
 
+from backfill_core.positions.change_parts import KeyPart
 from backfill_core.positions.key_order import KeyColumn, KeyOrder
 from backfill_core.positions.key_scan import KeyCut, KeyScan
 from backfill_core.positions.vnode_positions import (
@@ -33,6 +35,7 @@ from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, Pinn
 from backfill_core.protocol.work import (
     ApplyChanges,
     ChangesApplied,
+    ChangesCut,
     KeyProven,
     KeyRangeStaged,
     ProveKey,
@@ -148,6 +151,12 @@ class ByHand:
             case ProveKey():
                 self.strategy.on(WorkFinished(KeyProven(work.work_id)), self.now)
 
+    def cut(self, work: ReadKeyRange | ApplyChanges | ProveKey, *keys: int) -> None:
+        """Answer a batch with cuts after some keys."""
+        del self.running[work.work_id]
+        order = KeyOrder((KeyColumn("id", "long"),))
+        self.strategy.on(WorkFinished(ChangesCut(work.work_id, order, tuple((key,) for key in keys))), self.now)
+
     def lose(self, work: ReadKeyRange | ApplyChanges | ProveKey) -> None:
         """Let a piece of work fail."""
         del self.running[work.work_id]
@@ -222,7 +231,7 @@ class ByHand:
     def _merge(self, work: ApplyChanges) -> ChangesApplied:
         old = {row[-1]: row for row in self.versions[work.after]}
         new = {row[-1]: row for row in self.versions[work.upto]}
-        changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+        changed = [key for key in {**old, **new} if old.get(key) != new.get(key) and in_part(work.part, key)]
         for key in changed:
             if key in new and (work.bound is None or self._within(new[key], work.bound.positions)):
                 self.target[key] = new[key]
@@ -249,9 +258,17 @@ class ByHand:
         return decode(self.strategy.stored.encode())
 
     def check(self) -> None:
-        """Assert R-ARR-42: the target holds exactly the rows at or before the positions, at the consumed version."""
+        """Assert R-ARR-42: the target holds exactly the rows at or before the positions, at the consumed version.
+
+        Between two parts of a batch, the keys of the merged parts have the rows of its last version.
+        """
         stored = self.stored
-        expected = [row for row in self.versions[stored.consumed] if self._within(row, stored.positions)]
+        rows, parts = self.versions[stored.consumed], stored.parts
+        if parts is not None and parts.done:
+            merged = KeyPart(parts.order, None, parts.cuts[parts.done - 1])
+            rows = [row for row in rows if not in_part(merged, row[-1])]
+            rows += [row for row in self.versions[parts.upto] if in_part(merged, row[-1])]
+        expected = [row for row in rows if self._within(row, stored.positions)]
         assert sorted(self.target.values(), key=self.at) == sorted(expected, key=self.at)
 
     @property

@@ -9,7 +9,7 @@ from pydantic import Field, StrictInt, model_validator
 
 from backfill_api.model import Model
 from backfill_api.spec.bounds import Column, InFlight
-from backfill_api.spec.params import SourceAbility, StrategyParams, Variant
+from backfill_api.spec.params import ChangePartParams, SourceAbility, Variant
 from backfill_api.spec.tables import check_no_repeats
 
 CUT_ROWS = 50_000
@@ -25,12 +25,12 @@ class OrderBy(Model):
     """NULL is the largest value: the last one of `Ascending`, the first one of `Descending`."""
 
 
-class ArrangementParams(StrategyParams):
+class ArrangementParams(ChangePartParams):
     """Reads the newest rows in the order of a key, and merges changes of rows that are already read."""
 
     ENDS_FOR_GOOD: ClassVar[str] = ""
     MAY_CHANGE: ClassVar[frozenset[str]] = frozenset(
-        {"chunk_rows", "max_read_amplification", "max_in_flight", "change_batch_seconds"}
+        {"chunk_rows", "max_read_amplification", "max_in_flight", "change_batch_seconds", "change_part_mebibytes"}
     )
 
     FIXED_WIDTH: ClassVar[Mapping[str, str]] = {}

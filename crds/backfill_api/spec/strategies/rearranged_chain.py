@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, StrictInt
 
-from backfill_api.spec.params import SourceAbility, SplitParams, TargetAbility, Variant
+from backfill_api.spec.params import ChangePartParams, SourceAbility, SplitParams, TargetAbility, Variant
 
 
-class RearrangedChainParams(SplitParams):
+class RearrangedChainParams(SplitParams, ChangePartParams):
     """Baseline for comparisons: like `Snapshot`, but an attempt that did not catch up starts from the beginning, and its rows are removed."""
 
-    MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"queue_max"}
+    MAY_CHANGE: ClassVar[frozenset[str]] = SplitParams.MAY_CHANGE | {"change_part_mebibytes", "queue_max"}
 
     ENDS_FOR_GOOD: ClassVar[str] = (
         "an attempt that resumes after the catch-up ends without reading newer versions, because barriers do not wait for data"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field, StrictInt
+from typing import ClassVar, Literal
 
 from backfill_api.model import Model
-from backfill_api.spec.params import HistoryOrder, SourceAbility, SplitParams, TargetAbility, Variant
+from backfill_api.spec.params import (
+    ChangePartParams,
+    HistoryOrder,
+    SourceAbility,
+    SplitParams,
+    TargetAbility,
+    Variant,
+)
 
 
 class CatchUp(Model):
@@ -17,7 +22,7 @@ class CatchUp(Model):
     """Unit of the pending changes: `EpochTime` is the time between commits of the source, `Barriers` the number of its versions."""
 
 
-class SnapshotParams(SplitParams):
+class SnapshotParams(SplitParams, ChangePartParams):
     """One pinned version in splits, then its changes."""
 
     ENDS_FOR_GOOD: ClassVar[str] = ""
@@ -28,17 +33,8 @@ class SnapshotParams(SplitParams):
     catch_up: CatchUp = CatchUp()
     """Limit of the lag while the job catches up; a Delta source is not held back. A change takes effect with the next attempt."""
 
-    change_part_mebibytes: Annotated[StrictInt, Field(ge=1, le=1_048_576)] = 4096
-    """A batch of changes whose changed files have more MiB is merged into an `Upsert` target in parts, each with its own MERGE and commit.
-    A change takes effect with the next batch of the next attempt."""
-
     order: HistoryOrder | None = None
     """Order in which rows are read; default: none. A change takes effect with the next attempt, and no row is read twice."""
-
-    @property
-    def part_bytes(self) -> int | None:
-        """See `changePartMebibytes`."""
-        return self.change_part_mebibytes << 20
 
     @property
     def history_order(self) -> HistoryOrder | None:

@@ -24,6 +24,8 @@ class ArrangementSettings:
     chunk_rows: int | None = None
     batch_target_s: float = 10.0
     follow: bool = False
+    part_bytes: int | None = None
+    """Bytes of changed files above which a batch is merged in parts; `None` to merge every batch whole."""
 
     def copy(self, *, proves_key: bool, proven_version: int | None) -> KeyCopySettings:
         """Return the settings of the copy phase."""
@@ -41,4 +43,5 @@ class ArrangementSettings:
             chunk_rows=params.chunk_rows,
             batch_target_s=params.change_batch_seconds,
             follow=spec.after == "Follow",
+            part_bytes=params.part_bytes,
         )

@@ -1,7 +1,8 @@
 """State of Arrangement that is stored in the target: a typed value, and its JSON form.
 
 Invariant of a stored state: the target contains exactly the rows at or before the position of their vnode, as of version `consumed`.
-Once the announced MERGE is in the target, it contains them as of the last version of the MERGE.
+Once the announced MERGE is in the target, it contains them as of the last version of the MERGE. Between two parts of a batch, it contains
+the rows of the merged keys as of the last version of the batch, and the other ones as of `consumed`; no position moves.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from backfill_core.errors import StateMismatchError
-from backfill_core.phases.change_batch import AnnouncedMerge
+from backfill_core.phases.change_batch import AnnouncedMerge, encode_parts, read_parts
+from backfill_core.positions.change_parts import ChangeParts
 from backfill_core.positions.key_order import KeyOrder
 from backfill_core.positions.vnode_positions import Completed, KeySpace, NotStarted, Reached, UpTo, VnodePositions
 from backfill_core.protocol.stored_fields import StoredFields
@@ -44,6 +46,9 @@ class ArrangementStored:
     key_proven: bool = False
     """True if the key was proven unique in the target after all rows were copied."""
 
+    parts: ChangeParts | None = None
+    """Position inside the batch after `consumed`; `None` if no batch is merged in parts."""
+
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
         merging = self.merging
@@ -59,6 +64,7 @@ class ArrangementStored:
             "chunks": self.chunks,
             "merging": None if merging is None else merging.encode(),
             "keyProven": self.key_proven,
+            **encode_parts(self.parts),
         }
 
 
@@ -86,6 +92,7 @@ def decode(value: Mapping[str, Any]) -> ArrangementStored:
         chunks=fields.typed("chunks", int),
         merging=None if merging is None else AnnouncedMerge.of(merging),
         key_proven=value.get("keyProven") is True,
+        parts=read_parts(fields),
     )
 
 
@@ -114,7 +121,8 @@ def open_request(stored: ArrangementStored | None) -> OpenRequest:
 
 def summarize(stored: ArrangementStored) -> StoredSummary:
     """Summarize the job's progress; the total number of rows is unknown without the source."""
-    position, filtered = describe_positions(stored.space, stored.positions), stored.rows_read - stored.rows
+    parts, filtered = "" if stored.parts is None else stored.parts.describe(), stored.rows_read - stored.rows
+    position = "; ".join(filter(None, (describe_positions(stored.space, stored.positions), parts)))
     total = stored.rows_read if stored.positions.complete else None
     return StoredSummary(stored.phase, total, stored.rows_read, filtered, stored.chunks, position)
 

@@ -19,10 +19,12 @@ Reading   versions are pending, and a chunk is lost: its files may be deleted   
 Closing   no chunk of the consumed version is being read                         Merging: the commit with the round's
                                                                                  chunks announces the batch
 Merging   the batch is running: chunks of the batch's last version start         Merging
-Merging   the batch is applied, and a commit records it                          Reading, with those chunks
+Merging   the batch is too large: it is cut, and a commit announces each part    Merging
+Merging   the batch, or its last part, is applied, and a commit records it       Reading, with those chunks
 
 The states before and after a batch satisfy the invariant in `stored`: a chunk of the consumed version is in the commit that announces
-the batch, or is discarded and read again. Before the first chunk there are no changes to merge: the consumed version is the newest one.
+the batch, or is discarded and read again. No chunk is in a commit between two parts: the positions bound each part as they bound the
+first one. Before the first chunk there are no changes to merge: the consumed version is the newest one.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ from backfill_core.protocol.events import (
     WorkLost,
 )
 from backfill_core.protocol.strategy import CommitRequest, Opened, Permits, StrategyStatus, StrategyView
-from backfill_core.protocol.work import ChangesApplied, KeyProven, KeyRangeStaged, Result, Work
+from backfill_core.protocol.work import ChangesApplied, ChangesCut, KeyProven, KeyRangeStaged, Result, Work
 from backfill_core.strategies.arrangement import view
 from backfill_core.strategies.arrangement.params import ArrangementSettings
 from backfill_core.strategies.arrangement.stored import (
@@ -92,6 +94,7 @@ class ArrangementStrategy:
             mode=ChangeMode.of(merges=settings.merges),
             follow=settings.follow,
             batch_target_s=settings.batch_target_s,
+            part_bytes=settings.part_bytes,
         )
         self._steps = (COPY, *((KEY_PROOF,) if self._key.holds_changes else ()), CATCH_UP_STEP)
         self._was_live = stored is not None and stored.phase == LIVE
@@ -120,7 +123,7 @@ class ArrangementStrategy:
         check_same_space(stored, self._space)
         self._copy.resume(stored.positions, rows=stored.rows, rows_read=stored.rows_read, chunks=stored.chunks)
         if stored.positions.started:
-            self._replay.resume(stored.consumed, stored.merging, last_txn)
+            self._replay.resume(stored.consumed, stored.merging, last_txn, stored.parts)
             # Files of that version may be deleted by now. So changes come first: they do not need these files.
             self._progressed = True
 
@@ -156,6 +159,7 @@ class ArrangementStrategy:
             chunks=copy.chunks,
             merging=self._replay.announced,
             key_proven=self._key.stored,
+            parts=self._replay.parts,
         )
 
     @property
@@ -177,6 +181,7 @@ class ArrangementStrategy:
             wants_commit=replay.applied or (ends if copied else self._wants_chunks_committed()),
             wants_announcement=self._wants_announcement(),
             blocks_commit=replay.merging,
+            between_parts=replay.between_parts,
             failure=copy.failure,
             holds_source=copied and not replay.caught_up and not replay.pending.admits,
         )
@@ -193,12 +198,14 @@ class ArrangementStrategy:
         if self._copy.complete:
             return not self._key.holds_changes and self._replay.wants_announcement(dirty=self._dirty)
         # If no chunk can be read, the batch is not urgent: the next barrier announces it.
-        return self._settings.merges and self._replay.idle and self._may_read and self._may_merge
+        return self._settings.merges and self._replay.batch is None and self._may_read and self._may_merge
 
     # -------------------------------------------------------------- the round
     @property
     def _ends_round(self) -> bool:
         """Return true if versions are pending and the round made all possible progress, so that changes are next."""
+        if self._replay.in_parts:
+            return True
         consumed = self._replay.consumed
         progressed = self._closed or self._progressed or self._copy.ready(consumed) or self._is_lost(consumed)
         return self._replay.lag_versions > 0 and (progressed or not self._may_read)
@@ -264,7 +271,7 @@ class ArrangementStrategy:
             case KeyRangeStaged():
                 self._lost.clear()
                 self._copy.finish(result, now)
-            case ChangesApplied():
+            case ChangesApplied() | ChangesCut():
                 self._replay.finish(result, now)
             case KeyProven():
                 self._key.finish()

@@ -20,10 +20,10 @@ def of(pinned: Pinned, copy: KeyCopy, replay: Replay, phase: str, activity: str,
     """Return the current view of the state machine."""
     # Before the first row, the job needs no old versions; afterwards it needs the changes of all copied rows.
     warnings = retention_warnings(replay, replay.consumed_ms() if copy.sealed.started else None, now)
-    return PinnedView(pinned, _copied(copy), replay, phase, activity, phase == READING).at(now, warnings)
+    return PinnedView(pinned, _copied(copy, replay), replay, phase, activity, phase == READING).at(now, warnings)
 
 
-def _copied(copy: KeyCopy) -> CopyProgress:
+def _copied(copy: KeyCopy, replay: Replay) -> CopyProgress:
     done, total = copy.rows_read_sealed, copy.rows_read_sealed + copy.rows_left
     return CopyProgress(
         rows=total,
@@ -38,7 +38,7 @@ def _copied(copy: KeyCopy) -> CopyProgress:
         meter=copy.meter,
         rate_limit=copy.rate_limit,
         watermark=_watermark(copy),
-        position=describe_positions(copy.space, copy.sealed),
+        position="; ".join(filter(None, (describe_positions(copy.space, copy.sealed), replay.between_parts))),
     )
 
 

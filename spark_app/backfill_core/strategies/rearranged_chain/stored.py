@@ -7,11 +7,12 @@ removes its rows from the target and starts from the beginning (R-CHAIN-15).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from backfill_core.phases.change_batch import AnnouncedMerge
+from backfill_core.phases.change_batch import AnnouncedMerge, encode_parts, read_parts
 from backfill_core.phases.copied_state import recalled
+from backfill_core.positions.change_parts import ChangeParts
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.protocol.stored_fields import StoredFields
 from backfill_core.protocol.strategy import OpenRequest, Pinned, PinVersion, StartOver, StoredSummary
@@ -43,6 +44,9 @@ class ChainStored:
     rows_filtered: int = 0
     """Rows of the snapshot that the filter dropped; 0 in a state of an earlier release."""
 
+    parts: ChangeParts | None = None
+    """Position inside the batch after `consumed`; `None` if no batch is merged in parts."""
+
     def encode(self) -> dict[str, Any]:
         """Return the JSON value."""
         return {
@@ -59,6 +63,7 @@ class ChainStored:
             "consumed": self.consumed,
             "merging": None if self.merging is None else self.merging.encode(),
             "keyProven": self.key_proven,
+            **encode_parts(self.parts),
         }
 
     @property
@@ -93,6 +98,7 @@ def decode(value: Mapping[str, Any]) -> ChainStored:
         merging=None if merging is None else AnnouncedMerge.of(merging),
         key_proven=fields.typed("keyProven", bool),
         rows_filtered=fields.typed("rowsFiltered", int) if "rowsFiltered" in value else 0,
+        parts=read_parts(fields),
     )
 
 
@@ -109,4 +115,5 @@ def summarize(stored: ChainStored) -> StoredSummary:
     """Summarize the job's progress; states of earlier releases count filtered rows only after all rows were read."""
     counted = stored.rows_live - stored.rows_read if stored.done.size == stored.rows else 0
     filtered = max(stored.rows_filtered, counted)
-    return StoredSummary(stored.phase, stored.rows_live, stored.rows_read + filtered, filtered, stored.splits)
+    summary = StoredSummary(stored.phase, stored.rows_live, stored.rows_read + filtered, filtered, stored.splits)
+    return summary if stored.parts is None else replace(summary, position=stored.parts.describe())

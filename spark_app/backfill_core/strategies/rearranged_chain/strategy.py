@@ -81,7 +81,7 @@ class RearrangedChain:
 
     def _resume(self, stored: ChainStored, last_txn: int | None) -> None:
         self._copy.resume(stored.done, stored.rows_read, stored.splits, stored.rows_filtered)
-        self._replay.resume(stored.consumed, stored.merging, last_txn)
+        self._replay.resume(stored.consumed, stored.merging, last_txn, stored.parts)
         self._forward()
 
     def _forward(self) -> None:
@@ -118,6 +118,7 @@ class RearrangedChain:
             consumed=self._replay.consumed,
             merging=self._replay.announced,
             key_proven=self._machine.key_proven,
+            parts=self._replay.parts,
         )
 
     @property

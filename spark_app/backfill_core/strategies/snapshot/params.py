@@ -22,4 +22,4 @@ class SnapshotSettings(CopyReplaySettings):
         """Read the settings from a spec."""
         params = spec.strategy.params
         assert isinstance(params, SnapshotParams)
-        return replace(cls.shared(spec), limit=params.catch_up.limit, part_bytes=params.part_bytes)
+        return replace(cls.shared(spec), limit=params.catch_up.limit)

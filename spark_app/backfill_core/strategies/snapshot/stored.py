@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from backfill_core.phases.change_batch import AnnouncedMerge
+from backfill_core.phases.change_batch import AnnouncedMerge, encode_parts, read_parts
 from backfill_core.phases.copied_state import CATCH_UP, LIVE, SNAPSHOT, CopiedState, CopyReplayState
-from backfill_core.positions.change_parts import ChangeParts
 from backfill_core.protocol.stored_fields import StoredFields
 
 PHASES = {name: name for name in (SNAPSHOT, CATCH_UP, LIVE)} | {"LogStore": CATCH_UP}
@@ -29,7 +28,7 @@ class SnapshotStored(CopyReplayState):
             "consumed": self.consumed,
             "merging": None if merging is None else {**merging.encode(), "whole": merging.whole},
             "keyProven": self.key_proven,
-            **({} if self.parts is None else {"parts": self.parts.encode()}),
+            **encode_parts(self.parts),
         }
 
 
@@ -47,5 +46,5 @@ def decode(value: Mapping[str, Any]) -> SnapshotStored:
         consumed=fields.typed("consumed", int),
         merging=None if merging is None else AnnouncedMerge.of(merging),
         key_proven=value.get("keyProven") is True,
-        parts=fields.parsed("parts", ChangeParts.from_json) if "parts" in value else None,
+        parts=read_parts(fields),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from backfill_core.protocol.work import ApplyChanges, ChangesApplied, ChangesCut
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.source import SupportsChanges, SupportsChangeSizes
-from backfill_spark.rows.change_cuts import cuts_of, order_of
+from backfill_spark.rows.change_cuts import cuts_of, order_of, share_of
 from backfill_spark.rows.changes import changed_keys, check_net_changes, net_changes
 from backfill_spark.rows.key_ranges import between, within
 from backfill_spark.runners.appended_files import stage_appended
@@ -19,7 +19,7 @@ from backfill_spark.runners.runner import WorkRunner
 from backfill_spark.work.context import WorkContext
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def _run(work: ApplyChanges, context: WorkContext) -> ChangesApplied | ChangesCut:
@@ -29,13 +29,13 @@ def _run(work: ApplyChanges, context: WorkContext) -> ChangesApplied | ChangesCu
     if copied is not None:
         return ChangesApplied(work.work_id, sum(file.rows for file in copied), copied)
     changes = source.changes(work.after, work.upto)
-    cut = _cut(work, context, changes) if tables.mode.merges else None
+    bound = None if work.bound is None else within(work.bound)
+    cut = _cut(work, context, changes, bound) if tables.mode.merges else None
     if cut is not None:
         return cut
     if work.part is not None:
         part = between(work.part.order, work.part.low, work.part.high)
-        return _merge(work, context, net_changes(changes, tables.transform, tables.key, part=part))
-    bound = None if work.bound is None else within(work.bound)
+        return _merge(work, context, net_changes(changes, tables.transform, tables.key, within=bound, part=part))
     rows = tables.mode.change_rows(changes, tables.transform, key=tables.key, epoch=work.epoch, within=bound)
     if tables.mode.merges:
         return _merge(work, context, rows)
@@ -43,15 +43,21 @@ def _run(work: ApplyChanges, context: WorkContext) -> ChangesApplied | ChangesCu
     return ChangesApplied(work.work_id, sum(file.rows for file in files), files)
 
 
-def _cut(work: ApplyChanges, context: WorkContext, changes: DataFrame) -> ChangesCut | None:
-    """Cut changes that are too large for one MERGE; `None` if they are not, or if their keys cannot be cut."""
+def _cut(work: ApplyChanges, context: WorkContext, changes: DataFrame, bound: Column | None) -> ChangesCut | None:
+    """Cut changes that are too large for one MERGE; `None` if they are not, or if their keys cannot be cut.
+
+    Of changes within a bound, their share of all images counts.
+    """
     source, tables = context.tables.source, context.tables
     if work.part_bytes is None or not isinstance(source, SupportsChangeSizes):
         return None
-    parts = -(-source.changed_bytes(work.after, work.upto) // work.part_bytes)
+    size = source.changed_bytes(work.after, work.upto)
+    if bound is not None and size > work.part_bytes:
+        size = int(size * share_of(changes, bound))
+    parts = -(-size // work.part_bytes)
     if parts < 2:
         return None
-    keys = changed_keys(changes, tables.transform, tables.key)
+    keys = changed_keys(changes, tables.transform, tables.key, bound)
     order = order_of(keys.schema)
     cuts = () if order is None else cuts_of(keys, order, parts)
     return ChangesCut(work.work_id, order, cuts) if order is not None and cuts else None

@@ -10,12 +10,20 @@ from random import Random
 from typing import Any, ClassVar
 
 from support.arrangement.arranged import EVERYTHING, NOTHING, Arranged, Reach
+from support.arrangement.opened import OpenedArrangement
+from support.simulation.batch_parts import (
+    PART_MEBIBYTES,
+    BatchParts,
+    held_versions,
+    merged,
+    taken_versions,
+)
 from support.simulation.knobs.mixed import VNODES, positions_of, reach_of
 from support.simulation.law import demand
-from support.simulation.model import Compared, Cost, Effect, Merging, Progress, Promise, Staging
+from support.simulation.model import Compared, Cost, Progress, Promise
 from support.simulation.region import Region, Span
 from support.simulation.scenario import Scenario
-from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
+from support.simulation.tables import CHANGELOG, UPSERT, Row
 from support.simulation.versions import DELETE, INSERT, UPDATE, Change, TableModel
 from support.tables.jobs import job
 from support.tables.key_bound import at_or_before
@@ -24,14 +32,10 @@ from backfill_api.spec.params import SplitParams
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
 from backfill_core.positions.key_scan import KeyCut, KeyScan
-from backfill_core.protocol.strategy import Opened, Pinned, ReadNewest, Strategy
+from backfill_core.protocol.strategy import Opened, Pinned, ReadNewest
 from backfill_core.protocol.work import (
     ApplyChanges,
-    ChangesApplied,
-    KeyRangeStaged,
     ReadKeyRange,
-    StagedFile,
-    Verify,
     Work,
 )
 from backfill_core.strategies.arrangement.params import ArrangementSettings
@@ -49,6 +53,8 @@ class Stored:
     phase: str
     reach: Reach
     merging: Mapping[str, Any] | None
+    parts: BatchParts | None = None
+    """`None` if no batch is merged in parts."""
 
     @property
     def started(self) -> bool:
@@ -77,6 +83,7 @@ class ArrangementModel(TableModel):
         "rounds": 80,
         "straddles": 25,
         "cut_off": 200,
+        "parts": 100,
     }
     IN_FLIGHT_MAX: ClassVar[int] = 2
     KNOBS: ClassVar[frozenset[str]] = TableModel.KNOBS | {"mixed"}
@@ -89,7 +96,10 @@ class ArrangementModel(TableModel):
         drawn = Arranged.drawn(self._rng)
         self.arranged = replace(drawn, vnodes=VNODES) if given.mixed else drawn
         self._chunk_rows = self._rng.choice([2, 3, 5, None])
-        self.rounds = self.straddles = self.cut_off = self.whole_merges = self.recuts = 0
+        self._part_bytes = PART_MEBIBYTES << 20 if given.seed % 2 == 0 else None
+        self.rounds = self.straddles = self.cut_off = self.whole_merges = self.recuts = self.parts = (
+            self.bounded_parts
+        ) = 0
         self._cells: list[tuple[int, int]] = []
         """Coordinate and estimated rows of each of the newest cuts; the last one is behind everything."""
 
@@ -124,6 +134,8 @@ class ArrangementModel(TableModel):
             "straddles": self.straddles,
             "cut_off": self.cut_off,
             "recuts": self.recuts,
+            "parts": self.parts,
+            "bounded_parts": self.bounded_parts,
         }
 
     def open(self, spec: BackfillSpec, stored: JobState | None, txn: int | None, wall_ms: int) -> OpenedArrangement:
@@ -137,6 +149,7 @@ class ArrangementModel(TableModel):
             filtered=self.filtered,
             in_flight_max=params.max_in_flight,
             chunk_rows=self._chunk_rows,
+            part_bytes=self._part_bytes,
         )
         line = self.line(self.table.version)
         opened = Opened(pinned, txn, proves_key=self.proves_key, splits_keys=self.arranged.banded, line=line)
@@ -180,7 +193,13 @@ class ArrangementModel(TableModel):
         reach: list[int] = []
         for count, *reached in progress["positions"]:
             reach += [self._coordinate(reached)] * count
-        return Stored(progress["consumed"], progress["phase"], tuple(reach), progress["merging"])
+        return Stored(
+            progress["consumed"],
+            progress["phase"],
+            tuple(reach),
+            progress["merging"],
+            BatchParts.of(progress.get("parts")),
+        )
 
     def _coordinate(self, reached: list[Any]) -> int:
         if not reached:
@@ -197,7 +216,10 @@ class ArrangementModel(TableModel):
         for vnode, reach in enumerate(stored.reach):
             if reach != NOTHING and (not self._read_at[vnode] or self._read_at[vnode][-1][0] < reach):
                 self._read_at[vnode].append((reach, stored.consumed))
-        return self.rows_of(stored.reach, stored.consumed)
+        if stored.parts is None:
+            return self.rows_of(stored.reach, stored.consumed)
+        before, after = (self.rows_of(stored.reach, version).rows for version in (stored.consumed, stored.parts.upto))
+        return Promise(stored.parts.mixed(before, after))
 
     def rows_of(self, reach: Reach, consumed: int) -> Promise:
         """Return the rows of a target; for a changelog, the rows as read and the changes since then."""
@@ -241,17 +263,23 @@ class ArrangementModel(TableModel):
             for vnode, reach in enumerate(stored.reach)
             for version in range(self.table.version + 1)
         ]
-        return Region.of(*spans, ("versions", 0, stored.consumed))
+        return Region.of(*spans, held_versions(stored, 0))
 
     def check_forward(self, before: Progress, after: Progress) -> None:
         """Check that order and vnodes stay, and that the consumed version does not go back."""
         demand(before["order"] == after["order"], "the order changed")
         demand(before["distribution"] == after["distribution"], "the distribution changed")
-        demand(self.stored(after).consumed >= self.stored(before).consumed, "the consumed version went back")
+        old, new = self.stored(before), self.stored(after)
+        demand(new.consumed >= old.consumed, "the consumed version went back")
+        if old.parts is not None:
+            self.parts += (count := old.parts.check_forward(new.parts, (old.consumed, new.consumed)))
+            self.bounded_parts += 0 if old.complete else count
+            demand(new.parts is None or new.reach == old.reach, "a position moved between two parts")
 
     def check_end(self, progress: Progress) -> None:
         """Check that every vnode is completed, and that the job had caught up (R-ARR-29, R-ARR-31)."""
         stored = self.stored(progress)
+        demand(stored.parts is None, "complete between two parts")
         demand(stored.complete, "complete before the last row was read")
         demand(stored.phase == LAST, "complete before it had caught up")
 
@@ -280,7 +308,7 @@ class ArrangementModel(TableModel):
             vnodes = [vnode for span in work.vnodes for vnode in range(*span)]
             return Region.of(*((f"vnode {vnode} at {work.version}", start, stop) for vnode in vnodes))
         assert isinstance(work, ApplyChanges)
-        return Region.of(("versions", work.after, work.upto))
+        return Region.of(taken_versions(work))
 
     def _in_range(self, work: ReadKeyRange) -> list[Row]:
         """Return the rows of the source that a piece of work reads, in order; the caller must not change the list."""
@@ -309,6 +337,7 @@ class ArrangementModel(TableModel):
         if isinstance(work, ReadKeyRange):
             if self.mode == UPSERT and stored.started:
                 announced = None if stored.merging is None else stored.merging["upto"]
+                announced = announced if stored.parts is None else stored.parts.upto
                 demand(work.version in (stored.consumed, announced), "a version that is neither consumed nor announced")
             demand(work.version >= stored.consumed, "an old version is read")
             return
@@ -318,82 +347,9 @@ class ArrangementModel(TableModel):
             demand(stored.complete if reach is None else reach == stored.reach, "the bound is not that of the state")
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
-        """Check that the newest seal announced it; return the rows of that state at its last version."""
+        """Check that the newest seal announced it; return the rows of that state at its last version, or after its part."""
         stored = self.stored(progress)
-        return self.rows_of(stored.reach, self.announced(stored, work, txn))
-
-
-class OpenedArrangement:
-    """One attempt."""
-
-    def __init__(self, model: ArrangementModel, strategy: Strategy) -> None:
-        """Take the model and the strategy."""
-        self.strategy = strategy
-        self._model = model
-
-    def effect(self, work: Work) -> Effect:
-        """See `Opened`."""
-        if isinstance(work, ReadKeyRange):
-            return self._read(work)
-        assert isinstance(work, ApplyChanges)
-        return self._apply(work)
-
-    def _read(self, work: ReadKeyRange) -> Staging:
-        model = self._model
-        rows = model.in_range(work)
-        cut_off = model.is_cut_off(work)
-        last = model.arranged.position(rows[-1]) if cut_off else None
-        model.cut_off += cut_off
-        kept = [row for row in rows if model.table.passes(row[1])]
-        staged = [(INSERT, work.version, *row) for row in kept] if model.mode == CHANGELOG else kept
-
-        def answer(files: tuple[StagedFile, ...]) -> KeyRangeStaged:
-            line = model.line(work.version) if cut_off and work.takes_cuts else None
-            model.recuts += line is not None
-            return KeyRangeStaged(work.work_id, files, len(rows), last, line)
-
-        return Staging((staged,), answer)
-
-    def _apply(self, work: ApplyChanges) -> Effect:
-        model = self._model
-        reach = (
-            (EVERYTHING,) * model.arranged.vnodes
-            if work.bound is None
-            else model.arranged.reach_of(work.bound.positions)
-        )
-        changes = model.table.between(work.after, work.upto)
-        model.rounds += work.bound is not None
-        model.whole_merges += work.bound is None and model.mode == UPSERT
-        if model.mode == UPSERT:
-            net: dict[int, int | None] = {}
-            for change in changes:
-                present = self._there(change, reach)
-                model.straddles += (
-                    change.op == UPDATE and model.arranged.within((change.key, change.before), reach) != present
-                )
-                net[change.key] = change.value if present and model.table.passes(change.value) else None
-            return Merging(work.txn_version, net, lambda count: ChangesApplied(work.work_id, count))
-        if model.mode == APPEND:
-            rows = [
-                (change.key, change.value)
-                for change in changes
-                if self._there(change, reach) and model.table.passes(change.value)
-            ]
-        else:
-            rows = [
-                row for change in changes for row in model.logged(change, lambda row: model.arranged.within(row, reach))
-            ]
-        return Staging((rows,), lambda files: ChangesApplied(work.work_id, len(rows), files))
-
-    def _there(self, change: Change, reach: Reach) -> bool:
-        return change.op != DELETE and self._model.arranged.within((change.key, change.value), reach)
-
-    def wanted(self, work: Verify) -> Promise:
-        """See `Opened`."""
-        model = self._model
-        if work.covered is None:
-            return model.rows_of((EVERYTHING,) * model.arranged.vnodes, work.position)
-        return model.rows_of(model.arranged.reach_of(work.covered.positions), work.position)
+        return Promise(merged(stored, work, txn, lambda version: self.rows_of(stored.reach, version).rows))
 
 
 MODEL = ArrangementModel

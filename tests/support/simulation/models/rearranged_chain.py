@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from support.simulation.batch_parts import part_setting
 from support.simulation.law import demand
 from support.simulation.model import Progress
 from support.simulation.models.snapshot import SnapshotModel, Stored
@@ -38,13 +39,14 @@ class RearrangedChainModel(SnapshotModel):
         "began_paused": 20,
         "versions": 1000,
         "held": 5,
+        "parts": 100,
     }
 
     @staticmethod
     def spec(given: Scenario) -> BackfillSpec:
         """See `Model`."""
         where = {"transform": {"where": "value > 0"}} if given.filters else {}
-        strategy = {"type": "RearrangedChain", "rearrangedChain": {"queueMax": QUEUE_MAX}}
+        strategy = {"type": "RearrangedChain", "rearrangedChain": {"queueMax": QUEUE_MAX, **part_setting(given.seed)}}
         return job("/source", "/target", target={"writeMode": given.mode}, strategy=strategy, **where).spec
 
     # -------------------------------------------------------------- a stored state
@@ -71,9 +73,11 @@ class RearrangedChainModel(SnapshotModel):
         demand(ORDER[new.phase] >= ORDER[old.phase], "the phase went back")
         demand(new.consumed == new.version or not new.copying, "changes before the snapshot (R-CHAIN-6)")
         demand(not (new.copying and new.phase != UNFINISHED[0]), "caught up before the snapshot (R-CHAIN-8)")
+        self.check_parts(old, new)
 
     def check_end(self, progress: Progress) -> None:
         """Check that the job had caught up."""
+        demand(self.stored(progress).parts is None, "complete between two parts")
         demand(self.stored(progress).phase == LAST, "complete before it had caught up")
 
     # -------------------------------------------------------------- work

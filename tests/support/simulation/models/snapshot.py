@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, ClassVar
 
-from support.simulation.batch_parts import BY_KEY, KEYS_MAX, PART_MEBIBYTES, BatchParts, in_part
+from support.simulation.batch_parts import (
+    BY_KEY,
+    BatchParts,
+    cut,
+    held_versions,
+    in_part,
+    merged,
+    part_setting,
+    taken_versions,
+)
 from support.simulation.law import demand
 from support.simulation.model import Compared, Cost, Effect, Filing, Merging, Progress, Promise, Staging
 from support.simulation.region import Region, Span
@@ -56,11 +65,6 @@ class Stored:
 
     parts: BatchParts | None = None
     """`None` if no batch is merged in parts."""
-
-    @property
-    def keys(self) -> int:
-        """Return the first key whose changes in the batch are not in the target."""
-        return self.parts.cuts[self.parts.done - 1] + 1 if self.parts is not None and self.parts.done else 0
 
     @classmethod
     def of(cls, progress: Progress, *, copying: bool) -> Stored:
@@ -116,8 +120,7 @@ class SnapshotModel(TableModel):
         """See `Model`."""
         where = {"transform": {"where": "value > 0"}} if given.filters else {}
         rule = "Barriers" if given.seed % 3 == 0 else "EpochTime"
-        part = {"changePartMebibytes": PART_MEBIBYTES} if given.seed % 2 == 0 else {}
-        strategy = {"type": "Snapshot", "snapshot": {"catchUp": {"limit": rule}, **part}}
+        strategy = {"type": "Snapshot", "snapshot": {"catchUp": {"limit": rule}, **part_setting(given.seed)}}
         return job("/source", "/target", target={"writeMode": given.mode}, strategy=strategy, **where).spec
 
     @staticmethod
@@ -231,17 +234,21 @@ class SnapshotModel(TableModel):
         """Return the sealed rows of the pinned version, and the versions after it."""
         stored = self.stored(progress)
         done: list[Span] = [("rows", start, stop) for start, stop in stored.done]
-        return Region.of(*done, ("versions", stored.version * KEYS_MAX, stored.consumed * KEYS_MAX + stored.keys))
+        return Region.of(*done, held_versions(stored, stored.version))
 
     def check_forward(self, before: Progress, after: Progress) -> None:
         """Check that the pinned version stays, and that the phase does not go back."""
         old, new = self.stored(before), self.stored(after)
         demand(new.version == old.version, "the pinned version changed (R-SNAP-8)")
         demand(PHASES[new.phase] >= PHASES[old.phase], "the phase went back")
-        if old.parts is not None:
-            self.parts += old.parts.check_forward(new.parts, (old.consumed, new.consumed))
+        self.check_parts(old, new)
         if old.copying and not new.copying:
             self._pending_upto = self.table.version
+
+    def check_parts(self, old: Stored, new: Stored) -> None:
+        """Check the position inside a batch of two successive states."""
+        if old.parts is not None:
+            self.parts += old.parts.check_forward(new.parts, (old.consumed, new.consumed))
 
     def check_end(self, progress: Progress) -> None:
         """Check that the job had caught up."""
@@ -264,11 +271,7 @@ class SnapshotModel(TableModel):
                 *(("rows", before[part.file] + part.start, before[part.file] + part.stop) for part in work.ranges)
             )
         assert isinstance(work, ApplyChanges)
-        first, low, high = work.after * KEYS_MAX, None, None
-        if work.part is not None:
-            low, high = work.part.low, work.part.high
-        start = first if low is None else first + int(low[0] or 0) + 1
-        return Region.of(("versions", start, work.upto * KEYS_MAX if high is None else first + int(high[0] or 0) + 1))
+        return Region.of(taken_versions(work))
 
     def cost(self, progress: Progress, work: Work) -> Cost:
         """See `Model`; under a filter the number of passing rows is unknown, and the charge counts."""
@@ -284,23 +287,7 @@ class SnapshotModel(TableModel):
 
     def check_merge(self, progress: Progress, work: Work, txn: int) -> Promise:
         """Check that the newest seal announced it; return the target's rows at its last version, or after its part."""
-        stored = self.stored(progress)
-        assert isinstance(work, ApplyChanges)
-        if work.part is None or work.part.high is None:
-            return Promise(self.table.view(self.announced(stored, work, txn)))
-        demand(stored.parts is not None and stored.merging is None, "a part was merged that no state has")
-        assert stored.parts is not None
-        demand(stored.parts.txn == work.txn_version == txn, "a part was merged under another number (R-PART-3)")
-        demand((stored.consumed, stored.parts.upto) == (work.after, work.upto), "not the batch of the state")
-        stored.parts.check_next(work.part)
-        return Promise(stored.parts.mixed(self.table.view(stored.consumed), self.table.view(stored.parts.upto), 1))
-
-    def cut(self, work: ApplyChanges) -> tuple[tuple[int], ...]:
-        """Return cuts of a batch that is too large, as the driver makes them; empty if it is not."""
-        keys = sorted(self.table.net(work.after, work.upto))
-        if work.part_bytes is None or len(keys) << 20 <= work.part_bytes:
-            return ()
-        return tuple((key,) for key in keys[1:-1:2])
+        return Promise(merged(self.stored(progress), work, txn, self.table.view))
 
 
 class OpenedSnapshot:
@@ -335,7 +322,7 @@ class OpenedSnapshot:
     def _apply(self, work: ApplyChanges) -> Effect:
         table, mode = self._model.table, self._model.mode
         if mode == UPSERT:
-            cuts = self._model.cut(work)
+            cuts = cut(work, table.net(work.after, work.upto))
             if cuts:
                 return Filing(lambda _, __: ChangesCut(work.work_id, BY_KEY, cuts))
             net = {key: row for key, row in table.net(work.after, work.upto).items() if in_part(work.part, key)}
