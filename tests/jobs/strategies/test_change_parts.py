@@ -14,9 +14,10 @@ from support.tables.oracle import columns_of, seals, violations
 from backfill_core.errors import NotFinishedError
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.offline_verify import verify_offline
+from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 
-ROWS, GONE = 120_000, 10
+ROWS, CHUNK, GONE = 120_000, 20_000, 10
 KILLED = -9
 SPEC = {
     "source": {"version": 0}, "strategy": {"type": "Snapshot", "snapshot": {"changePartMebibytes": 1}}, "verify": "Final",
@@ -50,6 +51,39 @@ def merges(target):
     ]  # fmt: skip
 
 
+def run_until(spark, folder, file, point):
+    """Run a driver in a separate process until it dies at a crash point; return its output."""
+    ours = {"BACKFILL_STATE_DIR": str(folder / "state"), "BACKFILL_CORES": "2", "BACKFILL_CRASH_AT": point}
+    return subprocess.run(
+        [sys.executable, "-m", "support.drivers.shared_java", str(file)], text=True, check=False, timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **address_of(spark), **ours}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def check_each_version(source, target, last_id=2 * ROWS):
+    """Check that each MERGE leaves each key as of one of both versions, and that the new ones only grow; return all seals.
+
+    `last_id` is the largest id that was copied before the first MERGE.
+    """
+    old, new = ({key: note for key, note in notes_at(source, version).items() if key <= last_id} for version in (0, 1))
+    states, versions = seals(target), merges(target)
+    parts = [seal.progress["parts"] for seal in states if "parts" in seal.progress]
+    count = len(parts[0]["cuts"]) + 1
+    assert count > 2
+    assert [part["done"] for part in parts] == sorted(part["done"] for part in parts)
+    assert {seal.progress["consumed"] for seal in states if "parts" in seal.progress} == {0}
+    assert len(versions) == count
+    changed, held = old.items() ^ new.items(), []
+    for version in versions:
+        rows = notes_at(target, version)
+        assert all(rows.get(key) in (old.get(key), new.get(key)) for key in old.keys() | new.keys() | rows.keys())
+        held.append({key for key, _ in changed if rows.get(key) == new.get(key) and old.get(key) != new.get(key)})
+    assert all(before < after for before, after in itertools.pairwise(held))
+    assert len(held[0]) < 0.6 * len(held[-1])
+    assert held[-1] == {key for key, _ in changed}
+    return states
+
+
 class TestAVersionThatChangesEveryRow:
     """R-PART-1 to R-PART-6: a kill loses one part, and no reader sees a key twice or between two versions."""
 
@@ -62,7 +96,7 @@ class TestAVersionThatChangesEveryRow:
         write_yaml(file, source, target, **SPEC)
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
 
-        died = self.driver(spark, tmp_path, file, "after_merge:2")
+        died = run_until(spark, tmp_path, file, "after_merge:2")
 
         assert died.returncode == KILLED, died.stdout
         assert len(merges(target)) == 2
@@ -72,33 +106,38 @@ class TestAVersionThatChangesEveryRow:
         outcome = run_driver(job(source, target, **SPEC), settings=settings, spark=spark)
 
         assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, ROWS)
-        self.check_each_version(source, target)
+        assert violations(source, target, check_each_version(source, target)[-1]) == []
 
-    @staticmethod
-    def driver(spark, tmp_path, file, point):
-        ours = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "2", "BACKFILL_CRASH_AT": point}
-        return subprocess.run(
-            [sys.executable, "-m", "support.drivers.shared_java", str(file)], text=True, check=False, timeout=300,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **address_of(spark), **ours}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+
+class TestWhileRowsAreStillToBeRead:
+    """Arrangement merges the changes of the rows up to its position in parts, and reads the other rows afterwards."""
+
+    @pytest.mark.always
+    def test_a_kill_between_parts_of_a_round_moves_no_position(self, spark, tmp_path):
+        """R-PART-1 to R-PART-5, R-ARR-42: the first driver stops in the copy, the next one dies after the MERGE of the second part."""
+        source, target, file = str(tmp_path / "orders"), str(tmp_path / "copy"), tmp_path / "job.yaml"
+        spec = {
+            "strategy": {"type": "Arrangement", "arrangement": {"changePartMebibytes": 1, "chunkRows": CHUNK}}, "verify": "Final",
+        }  # fmt: skip
+        settings, stop = DriverSettings(state_dir=tmp_path / "state", cores=2), StopSignal()
+        make_orders(spark, source, ROWS, files=4)
+        write_yaml(file, source, target, **spec)
+        run_driver(
+            job(source, target, **spec, throttle={"rowsPerSecond": CHUNK}), settings=settings, stop=stop, spark=spark,
+            observe=lambda progress: stop.ask(force=True) if progress.rows_done >= 4 * CHUNK else None,
         )  # fmt: skip
+        reached = str(seals(target)[-1].progress["positions"])
+        last_id = max(notes_at(target, None))
+        assert 4 * CHUNK <= last_id + 1 < ROWS
+        overwrite(spark, source)
 
-    @staticmethod
-    def check_each_version(source, target):
-        """Check that each version has each key as of one of both versions, and that the new ones only grow."""
-        old, new, states = notes_at(source, 0), notes_at(source, 1), seals(target)
-        parts = [seal.progress["parts"] for seal in states if "parts" in seal.progress]
-        count = len(parts[0]["cuts"]) + 1
-        assert count > 3
-        assert [part["done"] for part in parts] == sorted(part["done"] for part in parts)
-        assert {seal.progress["consumed"] for seal in states if "parts" in seal.progress} == {0}
-        assert len(merges(target)) == count
-        changed = old.items() ^ new.items()
-        held = []
-        for version in merges(target):
-            rows = notes_at(target, version)
-            assert all(rows.get(key) in (old.get(key), new.get(key)) for key in old.keys() | new.keys())
-            held.append({key for key, _ in changed if rows.get(key) == new.get(key) and old.get(key) != new.get(key)})
-        assert all(before < after for before, after in itertools.pairwise(held))
-        assert max(map(len, held[:1])) < len(held[-1]) / 2
-        assert held[-1] == {key for key, _ in changed}
+        died = run_until(spark, tmp_path, file, "after_merge:2")
+
+        assert died.returncode == KILLED, died.stdout
+        assert len(merges(target)) == 2
+        outcome = run_driver(job(source, target, **spec), settings=settings, spark=spark)
+
+        assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, ROWS)
+        states = check_each_version(source, target, last_id)
+        assert {str(seal.progress["positions"]) for seal in states if "parts" in seal.progress} == {reached}
         assert violations(source, target, states[-1]) == []
