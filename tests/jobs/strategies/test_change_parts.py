@@ -4,6 +4,9 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.drivers.shared_java import address_of
@@ -17,8 +20,12 @@ from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 
-ROWS, CHUNK, GONE = 120_000, 20_000, 10
+ROWS, CHUNK, GONE = 12_000, 2_000, 10
+NOTE = ", ".join(f"md5(cast(id * 30 + {number} AS string))" for number in range(30))
+"""Long notes: few rows have several parts of a MiB, the smallest size."""
+
 KILLED = -9
+START_S = 120
 SPEC = {
     "source": {"version": 0}, "strategy": {"type": "Snapshot", "snapshot": {"changePartMebibytes": 1}}, "verify": "Final",
 }  # fmt: skip
@@ -28,9 +35,9 @@ def overwrite(spark, source):
     """Replace all rows in one version: other notes, without a tenth of the ids, and with as many new ones."""
     rows = spark.read.format("delta").load(source).where(f"id % {GONE} != 3")
     new = spark.range(ROWS, ROWS + ROWS // GONE, 1, 1).selectExpr(
-        "id", "1L AS customer", "2D AS amount", "md5(cast(id AS string)) AS note", "'new' AS status"
+        "id", "1L AS customer", "2D AS amount", "'' AS note", "'new' AS status"
     )
-    replaced = rows.unionByName(new).selectExpr("id", "customer", "amount", "reverse(note) AS note", "status")
+    replaced = rows.unionByName(new).selectExpr("id", "customer", "amount", f"concat({NOTE}) AS note", "status")
     replaced.coalesce(2).write.format("delta").mode("overwrite").save(source)
 
 
@@ -112,7 +119,6 @@ class TestAVersionThatChangesEveryRow:
 class TestWhileRowsAreStillToBeRead:
     """Arrangement merges the changes of the rows up to its position in parts, and reads the other rows afterwards."""
 
-    @pytest.mark.always
     def test_a_kill_between_parts_of_a_round_moves_no_position(self, spark, tmp_path):
         """R-PART-1 to R-PART-5, R-ARR-42: the first driver stops in the copy, the next one dies after the MERGE of the second part."""
         source, target, file = str(tmp_path / "orders"), str(tmp_path / "copy"), tmp_path / "job.yaml"
@@ -141,3 +147,32 @@ class TestWhileRowsAreStillToBeRead:
         states = check_each_version(source, target, last_id)
         assert {str(seal.progress["positions"]) for seal in states if "parts" in seal.progress} == {reached}
         assert violations(source, target, states[-1]) == []
+
+
+class TestAChainThatHasCaughtUp:
+    """RearrangedChain continues a batch in parts although it has caught up, and takes no newer version."""
+
+    def test_a_kill_between_parts_repeats_no_part(self, spark, tmp_path):
+        """R-PART-2 to R-PART-5, R-CHAIN-2: a driver that follows dies after its second part; the next one ends with the last part."""
+        source, target, file = str(tmp_path / "orders"), str(tmp_path / "copy"), tmp_path / "job.yaml"
+        spec = {
+            "strategy": {"type": "RearrangedChain", "rearrangedChain": {"changePartMebibytes": 1}}, "verify": "Final",
+        }  # fmt: skip
+        make_orders(spark, source, ROWS, files=4)
+        write_yaml(file, source, target, after="Follow", **spec)
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(run_until, spark, tmp_path, file, "after_merge:2")
+            deadline_s = time.monotonic() + START_S
+            while not any(seal.progress["phase"] == "Forwarding" for seal in seals(target)):
+                assert time.monotonic() < deadline_s
+                threading.Event().wait(0.2)
+            overwrite(spark, source)
+            died = running.result()
+        assert died.returncode == KILLED, died.stdout
+        assert len(merges(target)) == 2
+
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+        outcome = run_driver(job(source, target, **spec), settings=settings, spark=spark)
+
+        assert (outcome.reason, outcome.receipt.equal, outcome.receipt.rows) == ("Complete", True, ROWS)
+        assert violations(source, target, check_each_version(source, target)[-1]) == []

@@ -104,8 +104,8 @@ class TableJob(MortalJob):
         "after_seal_commit:2", "before_finish:1",
     )  # fmt: skip
 
-    def __init__(self, spark, folder, strategy, seed, places=None):
-        trial, places = TRIALS[strategy], places or in_folder(folder)
+    def __init__(self, spark, folder, strategy, seed, places=None, trial=None):
+        trial, places = trial or TRIALS[strategy], places or in_folder(folder)
         mode = trial.modes[seed] if seed < len(trial.modes) else trial.modes[0]
         if mode == GRAFTED:
             trial = replace(trial, rows=GRAFTED_FILES * GRAFTED_ROWS, rate=GRAFTED_RATE, files=GRAFTED_FILES)
