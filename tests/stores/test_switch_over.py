@@ -5,15 +5,17 @@ delta-rs and Spark write both tables, and delta-rs reads them back.
 
 import pytest
 from support.crashes.drivers import LastingJava, Start
-from support.crashes.switch_job import KILLED, switch_in_process
+from support.crashes.switch_job import KILLED, follow_back_in_process, switch_in_process
 from support.source_fence.writers import REFUSED_BY_DELTA_RS, REFUSED_BY_SPARK, by_delta_rs, by_spark
 from support.stores.fault_proxy import Fault
+from support.switch_over.following_back import FollowingBack
 from support.switch_over.names import ids_in, make_name
 from support.tables.jobs import write_yaml
 from support.tables.oracle import differences
 from support.tables.other_engine import delete, insert
 
 from backfill import Backfill, Settings
+from backfill_spark.delta.log import head_actions
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -44,7 +46,7 @@ class TestASwitchOver:
     """Every entry of the logs is a PUT that the store accepts only for a new version."""
 
     def test_between_buckets_survives_a_kill_and_its_undo_keeps_all_writes(self, spark, source, place, proxy, tmp_path):
-        """The command dies after its fence, and an answer is lost; the store copies new files back; both tables are equal at each end."""
+        """A switch-over and a copy back die, and an answer is lost; the old table follows the new one; both are equal at each end."""
         target, (name, flip) = place("there"), make_name(tmp_path, source)
         file = write_yaml(
             tmp_path / "job.yaml", source, target, strategy={"type": "Replica"}, after="Follow", barrier={"intervalMs": 200},
@@ -60,15 +62,24 @@ class TestASwitchOver:
         assert name.read_text() == target
         check_refused(spark, source)
 
-        copied = len(proxy.copies)
         insert(target, ADDED.format(5000))
         delete(target, "id % 10 = 5")
-        assert [*by_spark(spark, target, (INSERT.format(5001), "DELETE FROM {t} WHERE id = 7"))][-1][1] is None
-        lost = Fault("lost answer", "PUT", f"{source.removeprefix('s3a:/')}{LOG}0", 1)
-        proxy.faults.append(lost)
-        undone = job.undo_switch(spark)
-        assert (undone.end, undone.receipt.equal, lost.met, name.read_text()) == ("Undone", True, 1, source)
+        copied, held = len(proxy.copies), ids_in(source)
+        start = Start(file, tmp_path / "state", tmp_path / "log", crash_at="after_stage:1")
+        assert LastingJava(start, spark, follow_back_in_process).wait(ENDS_WITHIN_S) == KILLED
         assert len(proxy.copies) > copied
+        assert ids_in(source) == held
+        with FollowingBack(spark, job) as back:
+            newest = head_actions(spark, target).version
+            back.until(lambda state: state.version >= newest)
+            assert ids_in(source) == ids_in(target) == sorted({*held, 5000} - {*range(5, 200, 10)})
+            check_refused(spark, source)
+            assert [*by_spark(spark, target, (INSERT.format(5001), "DELETE FROM {t} WHERE id = 7"))][-1][1] is None
+            lost = Fault("lost answer", "PUT", f"{source.removeprefix('s3a:/')}{LOG}0", 1)
+            proxy.faults.append(lost)
+            undone = job.undo_switch(spark)
+        assert (undone.end, undone.receipt.equal, lost.met, name.read_text()) == ("Undone", True, 1, source)
+        assert back.error is None
         expected = sorted({5000, 5001, *range(200)} - {7, *range(4, 200, 10), *range(5, 200, 10)})
         assert ids_in(source) == ids_in(target) == expected
 

@@ -1,13 +1,13 @@
 """After a switch-over the old source follows the target, and an undo loses no write to the target."""
 
 import json
-import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from support.drivers.background import Running
 from support.endings import assert_ending
+from support.switch_over.following_back import FollowingBack
 from support.switch_over.names import ids_in, make_name
 from support.tables import other_engine
 from support.tables.jobs import document, make_kind, make_orders
@@ -18,8 +18,6 @@ from backfill.errors import BackfillError, ReverseEndedError, SwitchBlockedError
 from backfill_api.load import load_backfill
 from backfill_core.source_fence.table_protocol import FENCED, SWITCH
 from backfill_spark.delta.log import head_actions
-
-DEADLINE_S = 60
 
 
 @pytest.fixture
@@ -47,44 +45,6 @@ def moved(spark, tmp_path):
         return Backfill.of(written, settings=settings), name, source, target
 
     return make
-
-
-class FollowingBack:
-    """`follow_back` of a job on a thread, while it is entered."""
-
-    def __init__(self, spark, job):
-        self._spark, self._job = spark, job
-        self._thread = threading.Thread(target=self._run, name="follow back")
-        self._seen = threading.Condition()
-        self.states, self.end, self.error = [], None, None
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive(), "no command ended the copy back"
-
-    def until(self, condition):
-        """Wait until a state meets a condition."""
-        with self._seen:
-            met = self._seen.wait_for(lambda: self.error or any(map(condition, self.states)), DEADLINE_S)
-        assert self.error is None
-        assert met, self.states
-
-    def _run(self):
-        try:
-            self.end = self._job.follow_back(self._spark, on_copied=self._add)
-        except Exception as error:
-            with self._seen:
-                self.error = error
-                self._seen.notify_all()
-
-    def _add(self, state):
-        with self._seen:
-            self.states.append(state)
-            self._seen.notify_all()
 
 
 class TestASourceThatFollows:

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.drivers.shared_java import address_of
 from support.switch_over.names import ids_in
+from support.tables import other_engine
 from support.tables.jobs import make_orders, write_yaml
 
 from backfill_api.load import load_backfill
@@ -81,3 +83,25 @@ class TestTheDriverOfAProcedure:
             "InvalidSpec",
             None,
         )
+
+    def test_copies_back_until_an_undo_and_names_a_change_that_it_cannot_copy(self, spark, pod):
+        """The attempt after a lost one continues with the position in the source's log."""
+        run, source, target = pod
+        follows = {"strategy": {"type": "Replica"}, "after": "Follow", "switch": {"keepSource": "Following"}}
+        switched = run("switch", barrier={"intervalMs": 200}, **follows)
+        assert (switched.ending.procedure.end, switched.ending.procedure.copies_back) == ("Switched", True)
+        other_engine.insert(target, "SELECT * REPLACE (CAST(5000 AS BIGINT) AS id) FROM now LIMIT 1")
+
+        run("follow-back", dies_at="after_log_entry:1")
+        assert ids_in(source) == ids_in(target) == [*range(100), 5000]
+        with ThreadPoolExecutor(1) as other:
+            copies = other.submit(run, "follow-back")
+            undone = run("undo-switch")
+            ended = copies.result()
+
+        assert (undone.exit_code, undone.ending.procedure.end) == (0, "Undone")
+        assert ended.ending.procedure is None or ended.ending.procedure.end == "Ended"
+        assert run("switch").ending.procedure.copies_back
+        spark.sql(f"ALTER TABLE delta.`{target}` ADD COLUMNS (extra INT)")
+        broken = run("follow-back")
+        assert (broken.exit_code, broken.ending.reason, broken.ending.procedure) == (59, "ReverseEnded", None)
