@@ -99,6 +99,9 @@ class Replay:
         self._parts: ChangeParts | None = None
         """Position inside the batch after `consumed`; `None` if no batch is merged in parts."""
 
+        self._cut: ReplayBatch | None = None
+        """That batch as it was planned: versions that arrive during its parts do not belong to it (R-SNAP-31)."""
+
         self._fresh = False
         """True if the source was polled after the snapshot was complete."""
 
@@ -225,6 +228,7 @@ class Replay:
         self._fresh = False
         if self.batch is not None:
             self.batch = replace(self.batch, batch=replace(self.batch.batch, whole=False))
+        self._cut = None if self._cut is None else replace(self._cut, whole=False)
         self.pending.wait()
 
     def resume(
@@ -243,7 +247,7 @@ class Replay:
         if isinstance(self.batch, RunningBatch) and self.batch.work_id == result.work_id:
             batch, since_s = self.batch.batch, self.batch.since_s
             if isinstance(result, ChangesCut):
-                self._parts, self.batch = ChangeParts(batch.upto, result.order, result.cuts), None
+                self._parts, self._cut, self.batch = ChangeParts(batch.upto, result.order, result.cuts), batch, None
                 self.revision += 1
                 return
             if isinstance(result, VersionsShipped) and result.upto < batch.upto:
@@ -301,8 +305,11 @@ class Replay:
         parts = self._parts
         upto = min(head.position, self.consumed + self._sizer.versions) if parts is None else parts.upto
         whole = upto == head.position and self._fresh
-        part = None if parts is None else parts.next
-        return ReplayBatch(self.consumed, upto, txn, whole=whole, left=max(0, head.position - upto), part=part)
+        planned = ReplayBatch(self.consumed, upto, txn, whole=whole, left=max(0, head.position - upto))
+        if parts is None:
+            return planned
+        self._cut = self._cut or planned
+        return replace(self._cut, txn=txn, part=parts.next)
 
     def _catch_up(self) -> None:
         if self._end is not CatchUpEnd.BY_ITS_OWNER:
@@ -323,7 +330,7 @@ class Replay:
         if self._parts is not None and not batch.is_last:
             self._parts = self._parts.merged()
             return result
-        self._committing, self.consumed, self._parts = batch, batch.upto, None
+        self._committing, self.consumed, self._parts, self._cut = batch, batch.upto, None, None
         if batch.whole and not self.caught_up:
             self._owes_finish = self._end is CatchUpEnd.AFTER_ITS_COMMIT
             if not self._owes_finish:

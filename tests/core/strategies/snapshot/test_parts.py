@@ -67,6 +67,23 @@ class TestABatchInParts:
         assert ("parts" in stored(job), stored(job)["consumed"]) == (False, 5)
         assert job.view.changes_done == 21
 
+    def test_versions_that_arrive_between_parts_do_not_prolong_the_catch_up(self) -> None:
+        """R-SNAP-31: the catch-up ends with the changes that were pending when the batch began. It once never ended."""
+        job = HandDriven(100, follow=True, part_bytes=PART_BYTES)
+        job.let_pass(0.1)
+        job.head = Head(5, job.now.wall_ms)
+        job.finish_split()
+        job.let_pass(3.0)
+        cut(job)
+        assert stored(job)["phase"] != "Live"
+        for _ in range(3):
+            job.head = Head(job.head.position + 1, job.now.wall_ms)
+            job.let_pass(1.1)
+            merge_part(job)
+        job.let_pass(1.5)
+
+        assert (stored(job)["consumed"], stored(job)["phase"]) == (5, "Live")
+
     def test_the_position_is_shown_while_parts_are_merged(self) -> None:
         """`status` shows it with a driver and, from the stored state, without one."""
         job = following()
