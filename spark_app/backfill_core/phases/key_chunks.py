@@ -6,7 +6,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 
-from backfill_core.positions.key_order import KeyPosition
+from backfill_core.errors import BackfillError, KeyInvalidError, SourceDamagedError
+from backfill_core.positions.key_order import KeyOrder, KeyPosition
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.positions.vnode_positions import Completed, Reached, Span, UpTo
 from backfill_core.protocol.work import StagedFile
@@ -102,3 +103,19 @@ class KeyCells:
     def rows(self, first: int, behind: int) -> int:
         """Estimate the rows of the cells `[first, behind)`."""
         return self._prefix[behind] - self._prefix[first]
+
+
+def refused_end(order: KeyOrder, chunk: Chunk, last: KeyPosition) -> BackfillError | None:
+    """Return why a chunk cannot end at the key of its last row; `None` if it can."""
+    if not order.fits(last):
+        return KeyInvalidError(
+            f"the key of a row is too large to be a position: {order.format_position(last)[:200]}.",
+            hint="Read in the order of other columns, or with another strategy.",
+        )
+    if chunk.low is not None and order.sort_key(last) <= order.sort_key(chunk.low):
+        return SourceDamagedError(
+            f"a range of version {chunk.version} after {order.format_position(chunk.low)[:200]} ends at "
+            f"{order.format_position(last)[:200]}: the statistics of a file exclude rows that the file contains.",
+            hint="Have the files rewritten (OPTIMIZE, or REORG TABLE), or use a strategy without an order.",
+        )
+    return None

@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from backfill_core.errors import BackfillError, KeyInvalidError, SourceDamagedError
+from backfill_core.errors import BackfillError
 from backfill_core.pacing.sizing import SplitSizer, tapered
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.phases.key_chunks import Chunk, KeyCells, RunningChunk, StagedChunk, Waiting
+from backfill_core.phases.key_chunks import Chunk, KeyCells, RunningChunk, StagedChunk, Waiting, refused_end
 from backfill_core.phases.key_copy_settings import KeyCopySettings
 from backfill_core.positions.key_order import KeyPosition
 from backfill_core.positions.key_scan import KeyScan
@@ -176,6 +176,9 @@ class KeyCopy:
             return
         chunk = self._queue[at]
         assert isinstance(chunk.state, RunningChunk)
+        if result.last is not None and self._is_early(chunk) and refused_end(self._order, chunk, result.last):
+            self._began, self._queue[at] = True, replace(chunk, state=Waiting())  # read again, whole
+            return
         if chunk.state.charged is not None:
             self._bucket = self._bucket.take(result.rows_read - chunk.state.charged, now.mono_s)
         elif self._began or not chunk.state.cut_off:
@@ -201,17 +204,7 @@ class KeyCopy:
 
     def _parted(self, chunk: Chunk, last: KeyPosition, rows_read: int) -> list[Chunk]:
         """Return a chunk that was read in part, and the rest of it."""
-        if not self._order.fits(last):
-            self.failure = KeyInvalidError(
-                f"the key of a row is too large to be a position: {self._order.format_position(last)[:200]}.",
-                hint="Read in the order of other columns, or with another strategy.",
-            )
-        if chunk.low is not None and self._order.sort_key(last) <= self._order.sort_key(chunk.low):
-            self.failure = SourceDamagedError(
-                f"a range of version {chunk.version} after {self._order.format_position(chunk.low)[:200]} ends at "
-                f"{self._order.format_position(last)[:200]}: the statistics of a file exclude rows that the file contains.",
-                hint="Have the files rewritten (OPTIMIZE, or REORG TABLE), or use a strategy without an order.",
-            )
+        self.failure = refused_end(self._order, chunk, last) or self.failure
         if chunk.high is not None and self._order.sort_key(last) >= self._order.sort_key(chunk.high):
             return [chunk]
         left = max(1, chunk.rows - rows_read)
@@ -303,13 +296,18 @@ class KeyCopy:
         """
         begins, grown = self._cells.begins_at(chunk.low), self._grown(chunk)
         bounds = [rows for rows in (quota, self._settings.chunk_rows) if rows is not None]
-        if not bounds and chunk is self._queue[0] and not self._began and chunk.rows > FIRST_CUT_ROWS:
+        if not bounds and self._is_early(chunk):
             bounds = [CHUNK_ROWS_MIN]
         elif not bounds and grown and (chunk.high is None or self._surplus >= self.rows_per_chunk):
             bounds = [min(self.rows_per_chunk, GROWN_ROWS_MAX)]
         rows_max = min(bounds, default=CHUNK_ROWS_MAX)
         more = rows_max < (chunk.rows if begins else CHUNK_ROWS_MAX)
         return (rows_max if bounds and (more or grown) else None), more
+
+    def _is_early(self, chunk: Chunk) -> bool:
+        """Return whether the read of a chunk is small only because it is the first one of the attempt."""
+        free = self.rate_limit is None and self._settings.chunk_rows is None
+        return free and not self._began and chunk is self._queue[0] and chunk.rows > FIRST_CUT_ROWS
 
     def _grown(self, chunk: Chunk) -> bool:
         """Return whether a chunk belongs to another version than the cuts, so that its number of rows is unknown."""

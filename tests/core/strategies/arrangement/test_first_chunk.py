@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from support.arrangement.by_hand import ByHand, ids
+from support.reference.arrangement import Key
 
 from backfill_core.phases.key_copy import CHUNK_ROWS_MIN, FIRST_CUT_ROWS
 from backfill_core.positions.vnode_positions import UpTo, VnodePositions
@@ -18,7 +19,7 @@ def begun(**settings: int) -> ByHand:
     return ByHand([ids(*range(4))], cuts=CUTS, rows_per_cut=FILE, **settings)
 
 
-def stage(attempt: ByHand, chunk: object, last: int, seconds: float = 1.0) -> None:
+def stage(attempt: ByHand, chunk: object, last: int | str, seconds: float = 1.0) -> None:
     """Let a read end that was cut off at a key; its rows need not exist."""
     assert isinstance(chunk, ReadKeyRange)
     del attempt.running[chunk.work_id]
@@ -56,6 +57,18 @@ class TestTheFirstRead:
 
         assert isinstance(again, ReadKeyRange)
         assert (again.low, again.rows_max) == (None, CHUNK_ROWS_MIN)
+
+    def test_a_first_read_whose_end_is_no_position_is_repeated_whole(self) -> None:
+        """A key of 9 KiB cannot be stored. Any row may be the last one of the first read; the ends of files are chosen."""
+        attempt = ByHand([[("a", 1)]], types=("string",), key=Key((0,)), cuts=[("b",)], rows_per_cut=FILE)
+        (first,) = attempt.start()
+        stage(attempt, first, "a" * 9000)
+
+        again, *_ = attempt.start()
+
+        assert attempt.strategy.status.failure is None
+        assert isinstance(again, ReadKeyRange)
+        assert (again.low, again.high, again.rows_max) == (None, ("b",), None)
 
     def test_the_first_read_of_a_small_file_is_whole(self) -> None:
         """A cut costs a Spark job that finds the key of the last row."""
