@@ -125,11 +125,7 @@ class SparkDeltaLog:
         return self._ours(self._log.createDataFrame(snapshot, listed, False, self._none))
 
     def _ours(self, made: Any) -> DataFrame:
-        if not belongs_to(self._spark, made):
-            raise SessionUnfitError(
-                "Delta reads files in another Spark session than the job's, because Python threads share Java threads.",
-                hint=PINNED_THREADS,
-            )
+        _check_session(self._spark, made)
         return DataFrame(made, self._spark)
 
     def changes(self, first: int, last: int) -> DataFrame:
@@ -168,6 +164,7 @@ class SparkDeltaLog:
         with activated(session, afterwards=self._spark):
             listed = self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(self._numbered(files)).toSeq()
             made = self._log.createDataFrame(snapshot, listed, False, self._none)
+        _check_session(session, made)
         plan = made.queryExecution().analyzed()
         rows = DataFrame(
             self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(java_session(self._spark), plan), self._spark
@@ -213,6 +210,14 @@ class SparkDeltaLog:
             visible = live.get(path(self.path, path(uri(file.path()))).toString(), 0)
             counts.append(visible + (0 if vector is None else int(vector.cardinality())))
         return counts
+
+
+def _check_session(spark: SparkSession, made: Any) -> None:
+    if not belongs_to(spark, made):
+        raise SessionUnfitError(
+            "Delta reads files in another Spark session than the job's, because Python threads share Java threads.",
+            hint=PINNED_THREADS,
+        )
 
 
 def read_by_either(

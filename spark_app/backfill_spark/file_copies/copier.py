@@ -278,7 +278,9 @@ class FileTransfer:
             return None
         check_read(planned.file.below, read=footer.rows, promised=planned.rows)
         size = split_bytes(footer.places, footer.size_bytes) if can_be_joined(footer.groups) else None
-        return None if size is None else FileToCompute(planned.file, footer.groups, size)
+        if size is None or (len(footer.groups) > 1 and not self._footers.separates(footer, size)):
+            return None
+        return FileToCompute(planned.file, footer.groups, size)
 
     def _copy(
         self, decision: _Decision | None, folder: str, check: Callable[[], None], parts: Sequence[Footer] | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -165,7 +166,8 @@ class Footers:
         parquet: Any = jvm.org.apache.parquet
         self._schemas: tuple[FileSchema, ...] = ()
         # Without options, each reader parses Hadoop's configuration again, which takes most of its time.
-        self.options: Any = parquet.HadoopReadOptions.builder(self._conf).build()
+        self._options = parquet.HadoopReadOptions.builder
+        self.options: Any = self._options(self._conf).build()
         # Resolved once: each reference to a class or a static method is a call into the JVM.
         self._path, self._from_path = jvm.org.apache.hadoop.fs.Path, parquet.hadoop.util.HadoopInputFile.fromPath
         self._open, self._column_path = parquet.hadoop.ParquetFileReader.open, parquet.hadoop.metadata.ColumnPath.get
@@ -192,6 +194,25 @@ class Footers:
             return None
         schema = self.schema_of(metadata)
         return Footer(path, schema, rows, file=file, java=footer, metadata=metadata)
+
+    def separates(self, footer: Footer, split_bytes: int) -> bool:
+        """Return whether splits of a file contain its row groups one by one, in their order, by Parquet's own rule.
+
+        Parquet decides by raw fields of the footer, which some writers fill wrongly; `Footer.places` cannot show them.
+
+        Raises:
+            JAVA_ERRORS: the storage failed.
+        """
+        before = 0
+        for rows, place in zip(footer.groups, footer.places, strict=True):
+            first = place.middle // split_bytes * split_bytes
+            options = self._options(self._conf).withRange(first, first + split_bytes).build()
+            with closing(self._open(footer.file, options)) as reader:
+                found = [int(block.getRowIndexOffset()) for block in items(reader.getFooter().getBlocks())]
+            if found != [before]:
+                return False
+            before += rows
+        return True
 
     def schema_of(self, metadata: Any) -> FileSchema:
         """Return the schema in a footer's metadata, a Java object."""
