@@ -17,6 +17,7 @@ from urllib3.exceptions import HTTPError
 
 from backfill_api.names import GROUP, VERSION
 from backfill_api.resources import ACCESS_REVIEWS, BACKFILLS, PODS, Resource
+from backfill_api.shallow_json import loads
 from backfill_core.command_errors import NotRunningError
 from backfill_kubectl.cluster.kubeconfig import Login
 from backfill_kubectl.decisions.stored import Json
@@ -281,7 +282,7 @@ class ApiServer:
 def _message(data: bytes) -> str:
     """Return the message of a `Status`, or the beginning of the text of a proxy."""
     try:
-        body = json.loads(data)
+        body = loads(data)
     except ValueError:
         return data[:200].decode(errors="replace").strip()
     message = body.get("message") if isinstance(body, dict) else None
@@ -298,7 +299,7 @@ def _shortened(message: str) -> str:
 
 def _parsed(data: bytes, request: _Request) -> Json:
     try:
-        body = json.loads(data)
+        body = loads(data)
     except ValueError as error:
         raise ApiServerSilentError(
             f"cannot {request.text}: the answer is not JSON; is there a proxy?", hint=CHECK_ADDRESS

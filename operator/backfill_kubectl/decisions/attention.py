@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Final, Literal
 
 from backfill_api.amounts import counted
 from backfill_api.names import CHANGED_BY_ANNOTATION
+from backfill_api.shallow_json import loads
 from backfill_api.status.conditions import Condition
 from backfill_kubectl.decisions.stored import StoredBackfill
 
@@ -145,7 +145,7 @@ def _needy(backfill: StoredBackfill, needy: Condition) -> str:
 def claimed_note(backfill: StoredBackfill) -> str:
     """Return the note of the last change, as its author claims it; empty without one."""
     try:
-        claim = json.loads(backfill.annotations.get(CHANGED_BY_ANNOTATION, ""))
+        claim = loads(backfill.annotations.get(CHANGED_BY_ANNOTATION, ""))
     except ValueError:
         return ""
     note = claim.get("note", "") if isinstance(claim, dict) else ""

@@ -24,6 +24,7 @@ from backfill_api.names import (
     UNDO_SWITCH_ANNOTATION,
     VERIFY_ANNOTATION,
 )
+from backfill_api.shallow_json import loads
 from backfill_api.spec.change_claim import ChangeClaim
 from backfill_api.spec.strategies import Strategy
 from backfill_kubectl.decisions.changes import (
@@ -240,6 +241,6 @@ def _annotations(backfill: StoredBackfill, override: Json, fields: Json) -> dict
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return loads(text)
     except ValueError:
         return None

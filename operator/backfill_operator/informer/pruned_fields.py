@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from backfill_api.shallow_json import loads
 from backfill_operator.kube.resources import Raw
-from backfill_operator.kube.shallow_json import loads
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 SHOWN_MAX: Final = 5

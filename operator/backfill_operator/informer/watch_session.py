@@ -20,6 +20,7 @@ from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
 from backfill_api.names import LAUNCHED_FIELDS_ANNOTATION, PLURAL
+from backfill_api.shallow_json import loads
 from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
 from backfill_operator.informer.discovery import DEFINITIONS, DISCOVERY, NAMESPACES, Feed, FeedLines, Nothing
 from backfill_operator.informer.pace import WatchPace
@@ -28,7 +29,6 @@ from backfill_operator.kube.errors import ApiError
 from backfill_operator.kube.rate import retry_after_s
 from backfill_operator.kube.read_budget import read_budget
 from backfill_operator.kube.resources import Raw
-from backfill_operator.kube.shallow_json import loads
 
 OK: Final = 200
 EXPIRED: Final = frozenset({400, 410})

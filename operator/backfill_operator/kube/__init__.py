@@ -6,7 +6,6 @@
     event_recorder              Kubernetes events, rate-limited and written in the background
     server_clock                the API server's time, for comparing it with its timestamps
     deletions                   the newest deleted objects, which older responses do not return
-    shallow_json                a JSON parser that accepts any nesting
 
 It does not import `informer` or `reconcile`. docs/adr/0032-kopf-watches.md explains why it exists in addition to kopf.
 """

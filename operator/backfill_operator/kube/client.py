@@ -8,6 +8,7 @@ read the object first, because "already exists" and "conflict" have a meaning fo
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import random
@@ -21,8 +22,10 @@ from urllib.parse import urlencode
 import aiohttp
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
+from pydantic_core import from_json
 
 from backfill_api.names import FIELD_MANAGER
+from backfill_api.shallow_json import loads
 from backfill_operator.kube.errors import (
     ApiError,
     NotFoundError,
@@ -33,7 +36,6 @@ from backfill_operator.kube.errors import (
 from backfill_operator.kube.rate import RequestBucket, retry_after_s, wait
 from backfill_operator.kube.resources import Raw, Resource
 from backfill_operator.kube.server_clock import ServerClock
-from backfill_operator.kube.shallow_json import loads_aside
 from backfill_operator.settings import OperatorSettings
 
 RESPONSE_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -291,11 +293,19 @@ class Cluster:
             text = await body_of(response, self._bytes_max)
             retry_after = retry_after_s(response.headers.get("Retry-After"), response.headers.get("Date"))
             try:
-                return response.status, await loads_aside(text), retry_after
+                return response.status, await _parsed(text), retry_after
             except ValueError:
                 if response.status < 300:
                     raise
                 return response.status, {"message": text[:1024].decode(errors="replace")}, retry_after
+
+
+async def _parsed(text: bytes) -> Any:
+    """Parse JSON like `loads`, but cut it in a thread, because it may be a whole page of a list."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return await asyncio.to_thread(loads, text)
 
 
 async def body_of(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:

@@ -305,6 +305,7 @@ class TestBindings:
         }
         assert subjects == {
             (SYSTEM, f"{RELEASE}-lease"): [operators],
+            (SYSTEM, f"{RELEASE}-trial"): [operators],
             **{(namespace, RELEASE): [operators] for namespace in TENANTS},
             **{(namespace, "filler"): [(namespace, drivers)] for namespace in TENANTS},
         }

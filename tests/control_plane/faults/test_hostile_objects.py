@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from support.cluster.fake_api import FakeApi
 from support.operators.rig import NAMESPACE, SPEC, Rig
 
+from backfill_api.shallow_json import DEPTH_MAX, loads
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.compact import is_stub
 from backfill_operator.informer.relist import Relist
 from backfill_operator.informer.watch_session import GONE, WatchLines
 from backfill_operator.kube.errors import RefusedError
 from backfill_operator.kube.resources import BACKFILLS
-from backfill_operator.kube.shallow_json import DEPTH_MAX, loads
 from backfill_operator.metrics import Metrics
 from backfill_operator.reconcile.launcher import Launcher
 from backfill_operator.settings import OperatorSettings

@@ -93,6 +93,19 @@ class TestAPauseOfAllJobs:
             assert "the pause of all jobs is lifted: 2 running jobs acknowledged" in resumed
             assert [rig.double(name).progress.paused for name in ("orders", "items")] == [None, None]
 
+    async def test_deeply_nested_object_of_another_namespace_prevents_no_pause(self, tmp_path):
+        """An API server stores 4,000 levels. The command ended with a RecursionError, so one user could keep all from pausing."""
+        async with Rig(start=False) as rig:
+            installed(rig)
+            rig.api.instead['"@deep@"'] = '{"a":' * 4000 + "1" + "}" * 4000
+            create(rig, "hostile", driver={"template": {"metadata": "@deep@"}})
+            create(rig, "orders")
+            await running(rig, "orders")
+
+            paused = await Plugin(rig, tmp_path).done("pause", "--all-jobs", "--operator-namespace", rig.namespace)
+
+            assert "all jobs are paused: 1 running job acknowledged" in paused
+
     async def test_page_pauses_and_resumes_all_jobs(self, rigs, tmp_path):
         """The list shows the reason and the claimed author; the answer names the command that undoes it."""
         async with rigs(start=False) as rig:
@@ -245,7 +258,7 @@ class TestWhatIsMissing:
         async with Rig(start=False) as rig:
             kubectl = Plugin(rig, tmp_path)
 
-            none = await asyncio.gather(*(kubectl(command) for command in ("pause", "resume")))
+            none = [await kubectl(command) for command in ("pause", "resume")]
             both = await kubectl("pause", "orders", "--all-jobs")
 
             assert all("give the NAME of a Backfill, or --all-jobs" in result.stderr for result in none)

@@ -13,6 +13,7 @@ from support.operators.observations import spec
 
 from backfill_api.crd.explain import LOOKED_AT_CHARACTERS_MAX, child, nearest, shown
 from backfill_api.names import API_VERSION, KIND, OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
+from backfill_api.shallow_json import loads, shallow
 from backfill_api.spec.free import TEMPLATE_BYTES_MAX
 from backfill_api.spec.locations import place, without_user
 from backfill_api.spec.secret_settings import holds_a_secret
@@ -39,7 +40,6 @@ from backfill_operator.informer.pruned_fields import LAST_APPLIED
 from backfill_operator.informer.targets import target_of
 from backfill_operator.kube.rate import retry_after_s
 from backfill_operator.kube.server_clock import ServerClock
-from backfill_operator.kube.shallow_json import loads, shallow
 from backfill_operator.manifests.attempt import Installation, Launch
 from backfill_operator.manifests.config_map import config_map
 from backfill_operator.manifests.driver_pod import driver_pod

@@ -6,7 +6,6 @@ process. The limit for specs is lower, so a spec that was cut here is refused by
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any, Final
 
@@ -25,7 +24,7 @@ _OPENING: Final = b"[{"
 _CLOSING: Final = b"]}"
 
 
-def loads(text: bytes) -> Any:
+def loads(text: bytes | str) -> Any:
     """Parse JSON; if the parser refuses it, parse it again with null for values beyond `DEPTH_MAX`.
 
     Raises:
@@ -34,19 +33,7 @@ def loads(text: bytes) -> Any:
     try:
         return from_json(text)
     except ValueError:
-        return from_json(shallow(text))
-
-
-async def loads_aside(text: bytes) -> Any:
-    """Parse JSON like `loads`, but cut it in a thread, because it may be a whole page of a list.
-
-    Raises:
-        ValueError: it is not JSON.
-    """
-    try:
-        return from_json(text)
-    except ValueError:
-        return await asyncio.to_thread(loads, text)
+        return from_json(shallow(text.encode(errors="replace") if isinstance(text, str) else text))
 
 
 def shallow(text: bytes) -> bytes:
