@@ -11,8 +11,9 @@ Interrupted               Between         an error that may pass: the same proce
 none: the driver died     as before       the same procedure again
 
 A copy back that another command ended, or that is not possible any more, leaves the job complete, and the target in use. An error that may
-pass, or a lost driver, is followed by another attempt; after any other error the job is failed, and a restart continues. The end of a
-deleted job: `closing_ends`. A repair that ended is followed by an ordinary attempt, or by nothing if the job is complete.
+pass, or a lost driver, is followed by another attempt; after any other error the job is failed, and a restart continues. If an undo or
+an end was requested meanwhile, it begins after any end of the copy back. The end of a deleted job: `closing_ends`. A repair that ended is
+followed by an ordinary attempt, or by nothing if the job is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import Place, ProcedureEnd, ProcedureKind
 from backfill_api.status.status import Attempt, BackfillStatus
 from backfill_core.errors import ReverseEndedError
-from backfill_core.lifecycle.inputs.procedures import copies_back, short
+from backfill_core.lifecycle.inputs.procedures import copies_back, procedure_of, short
 from backfill_core.lifecycle.inputs.termination import Termination
 from backfill_core.lifecycle.status.closing_ends import closing_termination, with_closing_end
 
@@ -48,6 +49,9 @@ def termination_of(
     if kind == "Close":
         return closing_termination(ending, termination)
     if kind == "FollowBack":
+        if procedure_of(status) != "FollowBack":
+            # It stopped for an undo or an end, which begins whatever this attempt met meanwhile.
+            return Termination("Stopped", "Switching", exit_code=termination.exit_code)
         return replace(termination, outcome="Complete") if _ends_copy_back(termination) else termination
     code, end = termination.exit_code, _end_of(status, kind, ending, termination)
     if not end and termination.outcome in ("Complete", "Planned"):

@@ -153,6 +153,22 @@ class TestItsEnd:
         assert launches(restarted) == [(4, "FollowBack")]
         assert launches(undone) == [(4, "UndoSwitch")]
 
+    def test_by_an_error_while_it_stops_for_an_undo_lets_the_undo_begin(self) -> None:
+        """A driver that is asked to stop may fail in the same second."""
+        gone, broken = self._over(at_work(annotations=UNDO), "Failed", 35, reason="FlipFailed", message="no right.")
+        again = checked(after(gone, broken, pods=(), live=True))
+
+        assert (broken.status.phase, broken.status.failures) == ("Launching", 0)
+        assert (copy_back(broken), launches(again)) == ("Running", [(4, "UndoSwitch")])
+
+    def test_by_name_while_it_stops_for_an_undo_is_shown_and_the_undo_begins(self) -> None:
+        """The undo then explains why it is not possible."""
+        gone, over_ = self._over(at_work(annotations=UNDO), "Failed", 59, reason="ReverseEnded", message="they differ.")
+        again = checked(after(gone, over_, pods=(), live=True))
+
+        assert (copy_back(over_), over_.status.phase) == ("Ended", "Launching")
+        assert launches(again) == [(4, "UndoSwitch")]
+
     @staticmethod
     def _over(wish: Observation, outcome: str, code: int, **fields: Any) -> tuple[Observation, Decision]:
         seen = checked(wish)
