@@ -48,6 +48,33 @@ class Stop(StrEnum):
     OPENED = "another command undid or completed the switch-over"
 
 
+def finished(mark: Mark | None) -> Mark:
+    """Return the mark of a finished switch-over, from which a copy back begins.
+
+    Raises:
+        SwitchBlockedError: there is none.
+    """
+    if mark is None or mark.stage != "Switched":
+        raise SwitchBlockedError(
+            "there is no finished switch-over, so the source follows nothing.",
+            hint="Run `backfill switch` first, or again: it continues.",
+        )
+    return mark
+
+
+def resumed(mark: Mark | None) -> Mark | Stop:
+    """Return the mark from which a copy back continues, or why it ends: another command came first.
+
+    The caller knows that the switch-over was finished once.
+
+    Raises:
+        SwitchBlockedError: a command that was killed left it unfinished again.
+    """
+    if mark is None:
+        return Stop.OPENED
+    return Stop.UNDOING if mark.stage == "Undoing" else finished(mark)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceCommit:
     """Facts about one commit of the source."""

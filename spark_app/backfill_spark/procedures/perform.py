@@ -10,6 +10,7 @@ from backfill_api.environment import PROCEDURE_MODES
 from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import ProcedureEnd, ProcedureKind
+from backfill_core.copy_back.following import resumed
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED, BackfillError, VerificationFailedError
 from backfill_core.switch_over.requests import refused_switch
 from backfill_core.switch_over.steps import End, Goal, Step
@@ -133,8 +134,8 @@ class _Procedure:
     def follow_back(self) -> Ending:
         """Copy the target's changes back to the source until another command undoes or completes the switch-over."""
         stop = follow_back(
-            self.backfill, settings=self.settings, copied=lambda _: None, spark=self.spark, stop=self.stop,
-            starting=self.starting,
+            self.backfill, settings=self.settings, copied=lambda _: None, begins=resumed, spark=self.spark,
+            stop=self.stop, starting=self.starting,
         )  # fmt: skip
         detail = ProcedureEnd(kind="FollowBack", end="Ended")
         return Ending(outcome="Complete", reason=COPY_BACK_ENDED, message=f"{stop.value}.", procedure=detail)

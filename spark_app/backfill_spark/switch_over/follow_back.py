@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from backfill_api.spec.spec import BackfillResource
-from backfill_core.copy_back.following import Stop
-from backfill_core.errors import InvalidSpecError, SwitchBlockedError
-from backfill_core.switch_over.mark import mark_of
+from backfill_core.copy_back.following import Stop, finished
+from backfill_core.errors import InvalidSpecError
+from backfill_core.switch_over.mark import Mark, mark_of
 from backfill_core.switch_over.obstacles import check_mark, check_spec
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
@@ -25,6 +25,7 @@ def follow_back(
     *,
     settings: DriverSettings,
     copied: Callable[[CopiedBack], None],
+    begins: Callable[[Mark | None], Mark | Stop] = finished,
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
     starting: Callable[[str], None] = lambda _: None,
@@ -35,13 +36,14 @@ def follow_back(
         backfill: The job.
         settings: Settings of this process.
         copied: Called with the state of the source: at the beginning, and after each change.
+        begins: Called with the mark in the source; returns the one to begin from, or why there is nothing to copy.
         spark: A session to use; by default, a session is opened and closed again.
         stop: A requested stop ends the copy back.
         starting: Called before each step.
 
     Raises:
         InvalidSpecError: the spec does not ask for it.
-        SwitchBlockedError: there is no finished switch-over.
+        SwitchBlockedError: of `begins`; by default, there is no finished switch-over.
         ReverseEndedError: the source cannot follow the target any more.
         StoppedEarly: a stop was requested.
         BackfillError: a table cannot be read or written.
@@ -55,12 +57,10 @@ def follow_back(
     check_source(backfill)
     stop = stop or StopSignal()
     with opened(backfill, settings, spark, stop, starting) as tables:
-        mark = mark_of(tables.source.head())
-        check_mark(mark, target=tables.context.sink.path, flip=described(backfill.spec.switch.flip))
-        if mark is None or mark.stage != "Switched":
-            raise SwitchBlockedError(
-                "there is no finished switch-over, so the source follows nothing.",
-                hint="Run `backfill switch` first, or again: it continues.",
-            )
+        stored = mark_of(tables.source.head())
+        check_mark(stored, target=tables.context.sink.path, flip=described(backfill.spec.switch.flip))
+        mark = begins(stored)
+        if isinstance(mark, Stop):
+            return mark
         starting("copying back")
         return follow(CopyBack(tables, mark, stop.check), tables, stop, copied)

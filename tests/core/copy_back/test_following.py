@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.switch_over.copy_world import REQUEST, CopyWorld
 
-from backfill_core.copy_back.following import Stop, adopt_step, app_id, copy_entry, wait_s
+from backfill_core.copy_back.following import Stop, adopt_step, app_id, copy_entry, finished, resumed, wait_s
 from backfill_core.errors import ReverseEndedError, SwitchBlockedError
 from backfill_core.source_fence.fence import LogEntry, Open
 from backfill_core.source_fence.table_protocol import TableProtocol
@@ -115,6 +115,29 @@ class TestOthers:
         assert ran(process) is stop
         assert ran(world.process()) is stop
         assert world.commits == 0
+
+
+class TestAStart:
+    """The mark in the source decides whether there is anything to copy."""
+
+    SWITCHED = Mark("Switched", 3, "/lake/v2", 7, "{}", "{}", "", "t")
+
+    def test_on_a_cluster_after_another_command_is_a_normal_end(self):
+        """A command on a machine may undo or complete the switch-over while no attempt copies."""
+        assert resumed(self.SWITCHED) is self.SWITCHED
+        assert resumed(None) is Stop.OPENED
+        assert resumed(replace(self.SWITCHED, stage="Undoing")) is Stop.UNDOING
+        with pytest.raises(SwitchBlockedError, match="no finished switch-over"):
+            resumed(replace(self.SWITCHED, stage="Flipping"))
+
+    @pytest.mark.parametrize("stage", [None, "Undoing", "Flipping"])
+    def test_of_a_user_needs_a_finished_switch_over(self, stage):
+        """Otherwise the user has confused two jobs, or must run a command again."""
+        mark = None if stage is None else replace(self.SWITCHED, stage=stage)
+
+        with pytest.raises(SwitchBlockedError, match="no finished switch-over"):
+            finished(mark)
+        assert finished(self.SWITCHED) is self.SWITCHED
 
 
 class TestTheTargetAfterAnUndo:
