@@ -22,6 +22,7 @@ from backfill_spark.procedures.step_server import StepServer, without_operator
 from backfill_spark.repair.repair import repair_target
 from backfill_spark.settings import DriverSettings
 from backfill_spark.switch_over.command import switch_over
+from backfill_spark.switch_over.copy_back import CopiedBack
 from backfill_spark.switch_over.follow_back import follow_back
 from backfill_spark.switch_over.plan import SwitchOptions
 
@@ -80,7 +81,7 @@ def perform(
                 case "Close":
                     ending = procedure.close()
                 case "FollowBack":
-                    ending = procedure.follow_back()
+                    ending = procedure.follow_back(server.copied)
                 case _:
                     ending = procedure.switch(kind, ends.append)
         except StoppedEarly:
@@ -131,10 +132,15 @@ class _Procedure:
         receipt = None if result.receipt is None else to_api_receipt(result.receipt).summary
         return Ending(outcome="Complete", reason=end.value, receipt=receipt, procedure=detail)
 
-    def follow_back(self) -> Ending:
+    def follow_back(self, committed: Callable[[int], None]) -> Ending:
         """Copy the target's changes back to the source until another command undoes or completes the switch-over."""
+
+        def copied(state: CopiedBack) -> None:
+            if state.commits:  # of this process: an attempt that only finds what others copied has not progressed
+                committed(state.version)
+
         stop = follow_back(
-            self.backfill, settings=self.settings, copied=lambda _: None, begins=resumed, spark=self.spark,
+            self.backfill, settings=self.settings, copied=copied, begins=resumed, spark=self.spark,
             stop=self.stop, starting=self.starting,
         )  # fmt: skip
         detail = ProcedureEnd(kind="FollowBack", end="Ended")

@@ -56,6 +56,10 @@ class StepServer:
         """Report a step from now on."""
         self._progress = self._progress.model_copy(update={"reason": step})
 
+    def copied(self, version: int) -> None:
+        """Report from now on that this attempt has copied back, up to a version of the target."""
+        self._progress = self._progress.model_copy(update={"consumed_version": version})
+
     def _submit(self, event: CommandReceived) -> None:
         stops = isinstance(event.command, Stop)
         if isinstance(event.command, Stop):

@@ -13,9 +13,12 @@ _CHARACTERS = 16
 def with_commits(attempt: Attempt, progress: Progress | None) -> Attempt:
     """Return the attempt with the driver's report: where it began, and whether it has committed progress since.
 
-    A driver's first commit is its fence, which adds nothing, so a commit does not imply progress.
+    A driver's first commit is its fence, which adds nothing, so a commit does not imply progress. A copy back has no fence, and reports a
+    version only after its own first commit.
     """
-    if progress is None or progress.table_version is None or attempt.committed:
+    if progress is None or attempt.committed:
+        return attempt
+    if progress.table_version is None and attempt.procedure != "FollowBack":
         return attempt
     progress_hash = _progress_hash(progress)
     if attempt.began_at is None:

@@ -141,6 +141,21 @@ class TestItsEnd:
 
         assert (copy_back(lost), launches(again)) == ("Running", [(4, "FollowBack")])
 
+    def test_by_errors_that_may_pass_is_none_as_long_as_attempts_copy(self) -> None:
+        """Only attempts in a row that copied nothing count against the limit, as for an ordinary driver."""
+        waits, idle = at_work(), at_work()
+        for _ in range(2):
+            begun = checked(waits)
+            copied = replace(report(3, table_version=None, reason="copying back", consumed_version=21), heard_ms=T0)
+            waits = after(waits, begun, report=copied)
+            idle = after(idle, checked(idle))
+        waits, idle = (replace(seen, status=seen.status.model_copy(update={"failures": 6})) for seen in (waits, idle))
+        _, progressed = self._over(waits, "Failed", 60, reason="Transient", message="no answer.")
+        _, stuck = self._over(idle, "Failed", 60, reason="Transient", message="no answer.")
+
+        assert (progressed.status.failures, progressed.status.phase) == (1, "Retrying")
+        assert (stuck.status.failures, stuck.status.phase) == (7, "Failed")
+
     def test_by_another_error_fails_the_job_and_a_restart_or_an_undo_goes_on(self) -> None:
         """A right that is missing, for example: users can give it."""
         gone, broken = self._over(at_work(), "Failed", 35, reason="FlipFailed", message="no right.")
