@@ -188,6 +188,7 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "Planned": ("none", "Nothing."),
     "PlanOutdated": ("wait", "A pod makes a plan of the current spec, which takes a minute or two. Then the Backfill waits for another approval."),
     "Suspended": ("none", "Nothing."),
+    "Paused": ("none", "Nothing. After the pause the next attempt continues."),
     "Restarted": ("none", "Nothing. The next attempt resumes."),
     "Switching": ("none", "Nothing. `status.switch.step` has the step of the switch-over."),
     "CopyingBack": ("act", "Let writers and readers use the target for a while. Then [complete the switch-over](switch.md#on-a-cluster), or undo it."),

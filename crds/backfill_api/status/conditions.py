@@ -93,6 +93,7 @@ REASONS: Final = {
     "Planned": "The plan was made.",
     "PlanOutdated": "The spec was changed since it was planned; a new plan is made, and the old one's approval does not count.",
     "Suspended": "The attempt ended because the job was suspended.",
+    "Paused": "The attempt that copied back ended because the job was paused.",
     "Restarted": "The attempt ended because a restart was requested.",
     "SpecChanged": "The spec was changed while the driver's pod, or executors of it, waited; they are replaced by pods of the new spec.",
     "EditPending": "A field of the spec was edited, and the pods of the running attempt have the old value; the message names it.",

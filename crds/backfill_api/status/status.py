@@ -34,6 +34,7 @@ TokenHash = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 AttemptKind = Literal["Run", "Plan"]
 StopReason = Literal[
     "Suspended",
+    "Paused",
     "Deleted",
     "Restarted",
     "Switching",

@@ -34,7 +34,7 @@ STATE_CONDITIONS: Final = ("Stalled", "Reconciling", "Ready")
 """Conditions whose reason explains the state of a Backfill, the most important one first."""
 
 NOT_FAILED: Final = frozenset({
-    "Complete", "UpToDate", "Planned", "Stopped", "Suspended", "Restarted", "Deleted", "SpecChanged", "PodRejected",
+    "Complete", "UpToDate", "Planned", "Stopped", "Suspended", "Paused", "Restarted", "Deleted", "SpecChanged", "PodRejected",
 })  # fmt: skip
 """Reasons of attempts that did not fail."""
 

@@ -237,6 +237,23 @@ def continued(status: BackfillStatus) -> BackfillStatus:
     return status.model_copy(update={"switch": run.model_copy(update={"state": "Running"})})
 
 
+def stop_asked(context: Context, attempt: Attempt) -> StopReason | None:
+    """Return the reason if a suspension or a pause ends an attempt; a driver of the job pauses itself."""
+    if context.desired.suspend and not context.policy.refused:
+        return "Suspended"
+    return "Paused" if attempt.procedure == "FollowBack" and copy_back_paused(context) else None
+
+
+def copy_back_paused(context: Context) -> bool:
+    """Return whether no attempt may copy back. Its driver takes no pause, so it is stopped, and none is launched.
+
+    With a spec that is not readable only the pause of all jobs counts, as for a driver of the job.
+    """
+    desired = context.desired
+    paused = desired.paused is not None and not (context.policy.refused and desired.all_jobs_pause is None)
+    return paused and procedure_of(context.status) == "FollowBack"
+
+
 def begun_beside_driver(context: Context, attempt: Attempt) -> tuple[Context, Request | None]:
     """Answer a procedure that cannot begin; return one that begins now, beside a driver of the job that answers."""
     if attempt.kind == "Plan" or attempt.procedure not in (None, "FollowBack") or attempt.stop is not None:

@@ -6,10 +6,11 @@ from typing import Final, Literal
 
 from backfill_api.amounts import counted, show_seconds
 from backfill_core.lifecycle.actions import DRIVERS_LIMITED
+from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
-from backfill_core.lifecycle.inputs.procedures import UNRECORDED, unrecorded
+from backfill_core.lifecycle.inputs.procedures import UNRECORDED, copy_back_paused, unrecorded
 from backfill_core.lifecycle.inputs.termination import UNCOUNTED
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
@@ -28,12 +29,14 @@ from backfill_core.lifecycle.steps.step import (
 )
 
 NO_BACKOFF: Final = frozenset({
-    "Suspended", "Restarted", "SpecChanged", "Planned", "Switching", "Switched", "Repairing", "Undone", "SwitchRefused", "Repaired",
+    "Suspended", "Paused", "Restarted", "SpecChanged", "Planned", "Switching", "Switched", "Repairing", "Undone", "SwitchRefused", "Repaired",
     "RepairRefused", "EvictedByQueue",
 })  # fmt: skip
 """Reasons of requested ends, edits included: the next attempt need not wait."""
 
 FOLLOWS: Final = "the job has ended, and spec.after: Follow continues it from there"
+
+COPY_HELD: Final = "nothing copies back; this continues after the pause"
 
 REJECTED: Final = "PodRejected"
 REJECTED_FIRST_MS, REJECTED_LAST_MS = 10_000, 100_000
@@ -76,6 +79,8 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return StepResult(status, without_driver(context, stalled))
     if context.desired.suspend:
         return _suspended(context)
+    if copy_back_paused(context):
+        return _paused(context)
     if (waits := blocked or held_by_dependencies(context)) is not None:
         return waits
     if context.plan_first and context.plan_counts:
@@ -157,6 +162,17 @@ def _suspended(context: Context) -> StepResult:
     details = condition_details.without_driver(context.status, suspended=reason)
     conditions = ConditionSet.ready("Suspended", reason).with_details(details)
     # The deadline counts from the resumption, as for a Job.
+    status = context.status.model_copy(update={"start_time": None})
+    return StepResult(status, conditions, release(context))
+
+
+def _paused(context: Context) -> StepResult:
+    """Return the result while a pause holds the copy back. No driver runs, so the pause is in force."""
+    pause, by = context.desired.all_jobs_pause, "Override" if context.desired.pause_overridden else "AsRequested"
+    fact = Fact("True", by, COPY_HELD) if pause is None else Fact("True", ALL_JOBS_PAUSED, describe_pause(pause))
+    details = condition_details.without_driver(context.status) | {"Paused": fact}
+    conditions = ConditionSet.ready("Paused", fact.reason, fact.message).with_details(details)
+    # The deadline counts from the resumption.
     status = context.status.model_copy(update={"start_time": None})
     return StepResult(status, conditions, release(context))
 

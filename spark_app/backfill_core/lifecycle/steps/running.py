@@ -30,7 +30,7 @@ from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pa
 from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
-from backfill_core.lifecycle.inputs.procedures import STOPS, answered, begun_beside_driver
+from backfill_core.lifecycle.inputs.procedures import STOPS, answered, begun_beside_driver, stop_asked
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify, may_pass
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.queue.admission import EVICTED, describe_eviction, evicted
@@ -68,7 +68,7 @@ It reports this after less than a minute, and the whole must take no more than t
 """
 
 STOPPING_PHASE: Final[dict[str, Phase]] = {
-    "Suspended": "Suspending", "Deleted": "Terminating", "Restarted": "Launching", "DeadlineExceeded": "Running",
+    "Suspended": "Suspending", "Paused": "Pausing", "Deleted": "Terminating", "Restarted": "Launching", "DeadlineExceeded": "Running",
     "Switching": "Launching", "Repairing": "Launching", "SpecChanged": "Launching", "EvictedByQueue": "Launching",
     "StartupTimeout": "Retrying", "SubmissionFailed": "Retrying", "ImageUnavailable": "Retrying",
 }  # fmt: skip
@@ -122,10 +122,9 @@ def _withdrawn(context: Context, attempt: Attempt) -> StopReason | None:
         return None
     if evicted(context, attempt):
         return EVICTED
-    if context.policy.refused:
-        return None
-    if context.desired.suspend:
-        return "Suspended"
+    asked = stop_asked(context, attempt)
+    if context.policy.refused or asked is not None:
+        return asked
     # It was recorded for an approved spec, but its pod would now be created from the current spec.
     outdated = attempt.state == "Planned" and attempt.kind == "Run" and context.plan_first
     return "SpecChanged" if outdated else None
@@ -180,10 +179,9 @@ def _stop_reason(context: Context, attempt: Attempt, pod: DriverPod) -> StopReas
         return _start_failed(context, attempt, pod) if goes_on else "Deleted"
     if evicted(context, attempt):
         return EVICTED
-    if policy.refused:
-        return None
-    if context.desired.suspend:
-        return "Suspended"
+    asked = stop_asked(context, attempt)
+    if policy.refused or asked is not None:
+        return asked
     if context.restart_requested:
         return "Restarted"
     if policy.deadline_s is not None and context.left_ms(context.status.start_time, policy.deadline_s * 1000) <= 0:

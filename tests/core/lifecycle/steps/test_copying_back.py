@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from support.operators.observations import (
     T0,
     after,
@@ -24,9 +25,10 @@ from backfill_api.names import (
     SWITCH_ANNOTATION,
     UNDO_SWITCH_ANNOTATION,
 )
+from backfill_api.spec.change_claim import PauseAll
 from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.actions import Decision
-from backfill_core.lifecycle.observation import Observation
+from backfill_core.lifecycle.observation import Observation, SpecRefused
 
 ASKED = {SWITCH_ANNOTATION: "a"}
 UNDO = ASKED | {UNDO_SWITCH_ANNOTATION: "u"}
@@ -115,6 +117,55 @@ class TestACopyBack:
 
         assert (commands(asked), checked(rests).status.phase) == (["Stop"], "Suspended")
         assert launches(again) == [(4, "FollowBack")]
+
+
+class TestAPause:
+    """The driver of a copy back takes no pause, so the operator stops it, and launches none until the pause ends."""
+
+    PAUSED = COPIES_BACK.model_copy(update={"desired_state": "Paused"})
+    ALL_JOBS = PauseAll(enabled=True, note="incident 4711", by="anna", time="2027-01-15T08:00:00Z")
+
+    def test_stops_the_copy_is_in_force_and_ends(self) -> None:
+        """Nothing writes to the source meanwhile, also after hours."""
+        wish = at_work(spec=self.PAUSED, generation=2)
+        asked, rests, halted = self._halted(wish)
+        again = checked(replace(rests, spec=COPIES_BACK, generation=3), LATER)
+
+        assert (asked.status.phase, commands(asked)) == ("Pausing", ["Stop"])
+        assert (halted.status.phase, reason(halted.status), reason(halted.status, "Paused")) == (
+            "Paused", "AsRequested", "AsRequested",
+        )  # fmt: skip
+        assert conditions(halted.status)["Ready"] == conditions(halted.status)["Paused"] == "True"
+        assert (launches(halted), halted.status.failures, copy_back(halted)) == ([], 0, "Running")
+        assert launches(again) == [(4, "FollowBack")]
+
+    @pytest.mark.parametrize("readable", [True, False])
+    def test_of_all_jobs_stops_it_too(self, readable: bool) -> None:
+        """An administrator who pauses all jobs waits until none writes, also one whose spec is refused."""
+        wish = at_work(pause_all=self.ALL_JOBS, spec=COPIES_BACK if readable else SpecRefused(("a key is missing",)))
+        asked, rests, halted = self._halted(wish)
+
+        assert (commands(asked), launches(halted)) == (["Stop"], [])
+        if readable:
+            resumed = checked(replace(rests, pause_all=PauseAll(enabled=False)), LATER)
+            assert (halted.status.phase, reason(halted.status, "Paused")) == ("Paused", "AllJobsPaused")
+            assert launches(resumed) == [(4, "FollowBack")]
+
+    def test_withdraws_an_attempt_that_has_no_pod_yet(self) -> None:
+        """Otherwise it would start, only to be stopped."""
+        rests, begun = copying_back()
+        held = after(rests, begun, pods=(), spec=self.PAUSED, generation=2, live=True)
+        gone = checked(held)
+
+        assert (launches(gone), gone.status.phase) == ([], "Paused")
+
+    @staticmethod
+    def _halted(wish: Observation) -> tuple[Decision, Observation, Decision]:
+        """Return the decisions that stop the driver and that follow its end, with the observation of the second."""
+        asked = checked(wish)
+        stop = checked(after(wish, asked, pods=(ended(10, 3),), report=None))
+        rests = after(wish, stop, pods=(), report=None, live=True)
+        return asked, rests, checked(rests, LATER)
 
 
 class TestItsEnd:
