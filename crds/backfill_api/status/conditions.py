@@ -95,7 +95,7 @@ REASONS: Final = {
     "Suspended": "The attempt ended because the job was suspended.",
     "Paused": "The attempt that copied back ended because the job was paused.",
     "Restarted": "The attempt ended because a restart was requested.",
-    "SpecChanged": "The spec was changed while the driver's pod, or executors of it, waited; they are replaced by pods of the new spec.",
+    "SpecChanged": "The spec was changed while the driver's pod, or executors of it, waited; they are replaced by pods of the new spec. Of a copy back: `keepSource` was edited, which ends it.",
     "EditPending": "A field of the spec was edited, and the pods of the running attempt have the old value; the message names it.",
     "Deleted": "The attempt ended because the object was deleted.",
     "Switching": "The driver of a switch-over, an undo or an end of one runs, or takes the place of the job's driver.",

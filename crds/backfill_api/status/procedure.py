@@ -63,7 +63,7 @@ class SwitchRun(Model):
     `Released`: the target, and there is no undo."""
 
     copy_back: Literal["", "Running", "Ended"] = ""
-    """With `keepSource: Following`: `Running` while attempts copy the target's changes to the source; `Ended` if that is not possible any more."""
+    """With `keepSource: Following`: `Running` while attempts copy the target's changes to the source; `Ended` if that is not possible or not wanted any more."""
 
     automatic: bool = False
     """True if `spec.switch.when: WhenVerified` requested it."""

@@ -238,10 +238,14 @@ def continued(status: BackfillStatus) -> BackfillStatus:
 
 
 def stop_asked(context: Context, attempt: Attempt) -> StopReason | None:
-    """Return the reason if a suspension or a pause ends an attempt; a driver of the job pauses itself."""
+    """Return the reason if a suspension ends an attempt, or a pause or an edit one that copies back; other drivers pause themselves."""
     if context.desired.suspend and not context.policy.refused:
         return "Suspended"
-    return "Paused" if attempt.procedure == "FollowBack" and copy_back_paused(context) else None
+    if attempt.procedure != "FollowBack":
+        return None
+    if copy_back_unwanted(context):
+        return "SpecChanged"
+    return "Paused" if copy_back_paused(context) else None
 
 
 def copy_back_paused(context: Context) -> bool:
@@ -252,6 +256,13 @@ def copy_back_paused(context: Context) -> bool:
     desired = context.desired
     paused = desired.paused is not None and not (context.policy.refused and desired.all_jobs_pause is None)
     return paused and procedure_of(context.status) == "FollowBack"
+
+
+def copy_back_unwanted(context: Context) -> bool:
+    """Return whether the source must not follow the target any more: `keepSource` was edited after the switch-over."""
+    spec = context.observation.spec
+    kept = isinstance(spec, SpecRefused) or spec.switch.keep_source == "Following"
+    return not kept and procedure_of(context.status) == "FollowBack"
 
 
 def begun_beside_driver(context: Context, attempt: Attempt) -> tuple[Context, Request | None]:

@@ -209,6 +209,14 @@ def executors_wait(pod: DriverPod | None) -> str:
     return "executors wait: " + ": ".join(part for part in (executors.waiting, executors.message) if part)
 
 
+def describe_replacement(pod: DriverPod) -> str:
+    """Describe the replacement of a driver's pod after an edit of the spec."""
+    if pod.started or pod.phase == "Running":
+        why = "the spec was changed while executors of the driver could not start"
+        return f"{why}: pod {pod.name} stops at a barrier, and the next one creates executors from the new spec"
+    return f"the spec was changed before the driver started: pod {pod.name} is replaced by one from the new spec"
+
+
 def with_scratch(context: Context, message: str) -> str:
     """Return a scheduler's message about a claim with the storage class of the spec; other messages are unchanged.
 

@@ -10,7 +10,7 @@ Switched, copies back     Target          an attempt that copies back
 Interrupted               Between         an error that may pass: the same procedure again; another one: the job is failed
 none: the driver died     as before       the same procedure again
 
-A copy back that another command ended, or that is not possible any more, leaves the job complete, and the target in use. An error that may
+A copy back that another command or an edit of `keepSource` ended, or that is not possible any more, leaves the job complete, and the target in use. An error that may
 pass, or a lost driver, is followed by another attempt; after any other error the job is failed, and a restart continues. If an undo or
 an end was requested meanwhile, it begins after any end of the copy back. The end of a deleted job: `closing_ends`. A repair that ended is
 followed by an ordinary attempt, or by nothing if the job is complete.
@@ -19,6 +19,7 @@ followed by an ordinary attempt, or by nothing if the job is complete.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import Place, ProcedureEnd, ProcedureKind
@@ -28,6 +29,7 @@ from backfill_core.lifecycle.inputs.procedures import copies_back, procedure_of,
 from backfill_core.lifecycle.inputs.termination import Termination
 from backfill_core.lifecycle.status.closing_ends import closing_termination, with_closing_end
 
+NOT_FOLLOWING: Final = "spec.switch.keepSource was edited, so the source stays at the last copied version of the target"
 SWITCH_REFUSED, REPAIR_REFUSED = "SwitchRefused", "RepairRefused"
 
 
@@ -162,6 +164,14 @@ def _with_copy_back(status: BackfillStatus, termination: Termination) -> Backfil
         return status
     update = {"copy_back": "Ended", "reason": termination.reason, "message": short(termination.message)}
     return status.model_copy(update={"switch": run.model_copy(update=update)})
+
+
+def with_copy_back_unwanted(status: BackfillStatus) -> BackfillStatus:
+    """Return the status of a switch-over whose source must not follow the target any more, because the spec was edited."""
+    if status.switch is None:
+        return status
+    update = {"copy_back": "Ended", "reason": "SpecChanged", "message": NOT_FOLLOWING}
+    return status.model_copy(update={"switch": status.switch.model_copy(update=update)})
 
 
 def _with_repair(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 from backfill_api.amounts import counted, show_seconds
@@ -10,11 +11,12 @@ from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pa
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
-from backfill_core.lifecycle.inputs.procedures import UNRECORDED, copy_back_paused, unrecorded
+from backfill_core.lifecycle.inputs.procedures import UNRECORDED, copy_back_paused, copy_back_unwanted, unrecorded
 from backfill_core.lifecycle.inputs.termination import UNCOUNTED
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
+from backfill_core.lifecycle.status.procedure_ends import with_copy_back_unwanted
 from backfill_core.lifecycle.steps.step import (
     Ended,
     StepResult,
@@ -79,6 +81,9 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return StepResult(status, without_driver(context, stalled))
     if context.desired.suspend:
         return _suspended(context)
+    if copy_back_unwanted(context):
+        ends = replace(context, status=with_copy_back_unwanted(status))
+        return _finish(ends, ConditionSet.complete(condition_details.without_effect(ends)))
     if copy_back_paused(context):
         return _paused(context)
     if (waits := blocked or held_by_dependencies(context)) is not None:

@@ -30,7 +30,13 @@ from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pa
 from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
-from backfill_core.lifecycle.inputs.procedures import STOPS, answered, begun_beside_driver, stop_asked
+from backfill_core.lifecycle.inputs.procedures import (
+    STOPS,
+    answered,
+    begun_beside_driver,
+    copy_back_unwanted,
+    stop_asked,
+)
 from backfill_core.lifecycle.inputs.termination import IMAGE_OR_CONFIG, NOT_STARTED, Termination, classify, may_pass
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.queue.admission import EVICTED, describe_eviction, evicted
@@ -331,8 +337,8 @@ def _conditions(context: Context, attempt: Attempt, pod: DriverPod, control: Con
 def _stopping(context: Context, pod: DriverPod, stop: StopRequest) -> ConditionSet:
     reason = "Draining" if stop.reason == "Deleted" else stop.reason
     message = _why_waiting(pod) if reason in NOT_STARTED else "the driver stops at a barrier"
-    if reason == "SpecChanged":
-        message = _describe_replacement(pod)
+    if reason == "SpecChanged" and not copy_back_unwanted(context):
+        message = condition_details.describe_replacement(pod)
     if reason == EVICTED:
         message = describe_eviction(context)
     before = context.condition("Reconciling")
@@ -341,13 +347,6 @@ def _stopping(context: Context, pod: DriverPod, stop: StopRequest) -> ConditionS
     if not message and reason == "StartupTimeout":
         message = _where_to_look(pod)
     return ConditionSet.reconciling(STOPPING_PHASE[stop.reason], reason, message)
-
-
-def _describe_replacement(pod: DriverPod) -> str:
-    if pod.started or pod.phase == "Running":
-        why = "the spec was changed while executors of the driver could not start"
-        return f"{why}: pod {pod.name} stops at a barrier, and the next one creates executors from the new spec"
-    return f"the spec was changed before the driver started: pod {pod.name} is replaced by one from the new spec"
 
 
 def _started(context: Context, pod: DriverPod, control: Control) -> ConditionSet:

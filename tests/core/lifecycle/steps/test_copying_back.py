@@ -16,7 +16,7 @@ from support.operators.observations import (
     report,
     running,
 )
-from support.operators.switched_world import COPIES_BACK, commands, copying_back, launches, over, stopped
+from support.operators.switched_world import COPIES_BACK, FOLLOWS, commands, copying_back, launches, over, stopped
 
 from backfill_api.names import (
     COMPLETE_SWITCH_ANNOTATION,
@@ -184,6 +184,29 @@ class TestItsEnd:
         assert launches(checked(replace(after(gone, done, pods=(), live=True), annotations=UNDO), LATER)) == [
             (4, "UndoSwitch")
         ]
+
+    def test_by_an_edit_of_keep_source_is_no_failure(self) -> None:
+        """The driver would refuse the edited spec at its next start, maybe weeks later; an undo may still be possible."""
+        fenced = COPIES_BACK.model_copy(update={"switch": FOLLOWS.switch})
+        wish = at_work(spec=fenced, generation=2, live=True)
+        asked = checked(wish)
+        gone = after(wish, asked, pods=(ended(10, 3),), report=None, live=True)
+        done = checked(gone)
+        rests = after(gone, done, pods=(), live=True)
+
+        assert (commands(asked), reason(asked.status)) == (["Stop"], "SpecChanged")
+        assert (copy_back(done), done.status.phase, done.status.failures) == ("Ended", "Succeeded", 0)
+        assert (conditions(done.status)["Switched"], reason(done.status, "Switched")) == ("True", "SpecChanged")
+        assert launches(checked(rests, LATER)) == []
+        assert launches(checked(replace(rests, annotations=UNDO), LATER)) == [(4, "UndoSwitch")]
+
+    def test_by_an_edit_is_decided_before_the_next_launch(self) -> None:
+        """An attempt without a pod is withdrawn, and none begins."""
+        fenced = COPIES_BACK.model_copy(update={"switch": FOLLOWS.switch})
+        rests, begun = copying_back()
+        gone = checked(after(rests, begun, pods=(), spec=fenced, generation=2, live=True))
+
+        assert (launches(gone), copy_back(gone), gone.status.phase) == ([], "Ended", "Succeeded")
 
     def test_by_a_lost_driver_is_none(self) -> None:
         """An ordinary attempt would copy into the table in use."""
