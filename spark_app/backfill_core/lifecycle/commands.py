@@ -178,8 +178,12 @@ def _acknowledged(context: Context, control: Control, number: int) -> tuple[Cont
         lost = [pending.command for pending in control.pending if pending.command.type == "Verify"]
         if control.verify_epoch is not None and not lost:
             lost = [Command(type="Verify")]
+        owed = None
+        if lost and context.attempt is not None and context.attempt.procedure is not None:
+            # A procedure takes no receipt: the next driver of the job gets the request.
+            owed, lost = control.epoch if control.verify_epoch is None else control.verify_epoch, []
         reported = context.progress.revision if context.progress else 0
-        fresh = {"attempt": number, "pending": (), "pending_since": None, "verify_epoch": None}
+        fresh = {"attempt": number, "pending": (), "pending_since": None, "verify_epoch": owed}
         # The target may be a new one, whose state contains no revision.
         return control.model_copy(update=fresh | {"acked_revision": min(control.acked_revision, reported)}), lost
     acks = {ack.revision: ack for ack in _answers(context, number)}

@@ -27,6 +27,8 @@ from backfill_api.names import (
 )
 from backfill_api.spec.change_claim import PauseAll
 from backfill_api.status.ending import Ending
+from backfill_api.status.status import PendingCommand
+from backfill_api.wire import Command
 from backfill_core.lifecycle.actions import Decision
 from backfill_core.lifecycle.observation import Observation, SpecRefused
 
@@ -105,6 +107,28 @@ class TestACopyBack:
         decision = checked(at_work(annotations=ASKED | {REPAIR_ANNOTATION: "r"}))
 
         assert (commands(decision), reason(decision.status, "Repaired")) == ([], "NotRepairable")
+
+    @pytest.mark.parametrize("applied", [True, False])
+    def test_leaves_a_requested_receipt_to_the_next_driver_of_the_job(self, applied: bool) -> None:
+        """A procedure takes none, so the request would be sent to it every second, and shown as late for weeks."""
+        rests, begun = copying_back()
+        assert begun.status.control is not None
+        command = PendingCommand(revision=7, command=Command(type="Verify"), time="2027-01-15T08:00:00Z")
+        owes = {"verify_epoch": 5} if applied else {"pending": (command,)}
+        owing = begun.status.model_copy(update={"control": begun.status.control.model_copy(update=owes)})
+        works = replace(report(3, table_version=None, reason="copying back"), heard_ms=T0)
+        seen = after(rests, begun, status=owing, pods=(replace(running(3), ready=False),), report=works)
+        decision = checked(seen)
+        later = checked(after(seen, decision), LATER)
+
+        assert (commands(decision), commands(later)) == ([], [])
+        assert reason(later.status, "ControlSynced") == "Acknowledged"
+        wish, undo = stopped(after(seen, later, annotations=UNDO))
+        gone, undone = over(wish, undo, "Undone", 0)
+        again_at = after(gone, undone, pods=(), live=True)
+        again = checked(again_at)
+        ordinary = after(again_at, again, pods=(running(5),), report=replace(report(5), heard_ms=T0))
+        assert commands(checked(ordinary)) == ["Verify"]
 
     def test_stops_for_a_suspension_and_goes_on_after_it(self) -> None:
         """Each commit has its position, so nothing is lost."""
