@@ -238,13 +238,15 @@ def continued(status: BackfillStatus) -> BackfillStatus:
 
 
 def stop_asked(context: Context, attempt: Attempt) -> StopReason | None:
-    """Return the reason if a suspension ends an attempt, or a pause or an edit one that copies back; other drivers pause themselves."""
+    """Return the reason if a suspension ends an attempt, or if a pause, an edit or another procedure ends one that copies back."""
     if context.desired.suspend and not context.policy.refused:
         return "Suspended"
     if attempt.procedure != "FollowBack":
         return None
     if copy_back_unwanted(context):
         return "SpecChanged"
+    if followed_by(context) is not None:
+        return "Switching"
     return "Paused" if copy_back_paused(context) else None
 
 
@@ -263,6 +265,27 @@ def copy_back_unwanted(context: Context) -> bool:
     spec = context.observation.spec
     kept = isinstance(spec, SpecRefused) or spec.switch.keep_source == "Following"
     return not kept and procedure_of(context.status) == "FollowBack"
+
+
+def followed_by(context: Context) -> Request | None:
+    """Return the undo or the end of a switch-over that takes the place of its copy back; `None` if none is requested."""
+    if procedure_of(context.status) != "FollowBack" or context.observation.deletion_ms is not None:
+        return None
+    request = requested(context)
+    ends = request is not None and request.kind in ("UndoSwitch", "CompleteSwitch")
+    return request if request is not None and ends and refused(context, request) is None else None
+
+
+def with_next_procedure(context: Context) -> Context:
+    """Answer an undo or the end of a switch-over while nothing copies back: it need not wait for an attempt that is only stopped."""
+    request = followed_by(context)
+    return context if request is None else replace(context, status=answered(context, request))
+
+
+def begins_now(status: BackfillStatus) -> bool:
+    """Return whether the next attempt is the first one of an undo or of an end, which waits for no failure of another procedure."""
+    run = status.switch
+    return run is not None and run.state == "Running" and run.goal != "Switch" and run.attempts == 0
 
 
 def begun_beside_driver(context: Context, attempt: Attempt) -> tuple[Context, Request | None]:

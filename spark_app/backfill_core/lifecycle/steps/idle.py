@@ -11,7 +11,14 @@ from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pa
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
-from backfill_core.lifecycle.inputs.procedures import UNRECORDED, copy_back_paused, copy_back_unwanted, unrecorded
+from backfill_core.lifecycle.inputs.procedures import (
+    UNRECORDED,
+    begins_now,
+    copy_back_paused,
+    copy_back_unwanted,
+    unrecorded,
+    with_next_procedure,
+)
 from backfill_core.lifecycle.inputs.termination import UNCOUNTED
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status import condition_details
@@ -81,6 +88,8 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return StepResult(status, without_driver(context, stalled))
     if context.desired.suspend:
         return _suspended(context)
+    context = with_next_procedure(context)
+    status = context.status
     if copy_back_unwanted(context):
         ends = replace(context, status=with_copy_back_unwanted(status))
         return _finish(ends, ConditionSet.complete(condition_details.without_effect(ends)))
@@ -187,6 +196,8 @@ def _backoff_left_ms(context: Context) -> int:
     if not status.history or status.attempt is None:
         return 0
     reason, last = _end_reason(context), status.history[-1]
+    if begins_now(status):
+        return 0
     if reason == REJECTED:
         if context.observation.generation != context.observation.status.observed_generation:
             return 0

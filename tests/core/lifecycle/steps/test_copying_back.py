@@ -30,7 +30,7 @@ from backfill_api.status.ending import Ending
 from backfill_api.status.status import PendingCommand
 from backfill_api.wire import Command
 from backfill_core.lifecycle.actions import Decision
-from backfill_core.lifecycle.observation import Observation, SpecRefused
+from backfill_core.lifecycle.observation import LaunchFailed, Observation, SpecRefused
 
 ASKED = {SWITCH_ANNOTATION: "a"}
 UNDO = ASKED | {UNDO_SWITCH_ANNOTATION: "u"}
@@ -141,6 +141,50 @@ class TestACopyBack:
 
         assert (commands(asked), checked(rests).status.phase) == (["Stop"], "Suspended")
         assert launches(again) == [(4, "FollowBack")]
+
+
+class TestAnUndoOfAnIdleCopyBack:
+    """An undo or an end needs no attempt that copies back: it begins instead of the next one."""
+
+    @pytest.mark.parametrize(
+        ("annotation", "procedure"),
+        [(UNDO_SWITCH_ANNOTATION, "UndoSwitch"), (COMPLETE_SWITCH_ANNOTATION, "CompleteSwitch")],
+    )
+    def test_begins_at_once_while_the_copy_back_backs_off(self, annotation: str, procedure: str) -> None:
+        """The wait after failures is for the next attempt of the same kind."""
+        wish = at_work()
+        seen = checked(wish)
+        lost = Ending(outcome="Failed", reason="Transient", message="no answer.")
+        gone = after(wish, seen, pods=(replace(ended(61, 3), ending=lost),), report=None, live=True)
+        waits = checked(gone)
+        rests = after(gone, waits, pods=(), live=True)
+        assert launches(checked(rests)) == []
+
+        begun = checked(replace(rests, annotations=ASKED | {annotation: "u"}))
+
+        assert launches(begun) == [(4, procedure)]
+
+    def test_takes_the_place_of_an_attempt_that_waits_for_its_pod(self) -> None:
+        """A quota or a refusal may keep the pod away for a long time, of which an undo would know nothing."""
+        rests, begun = copying_back()
+        full = LaunchFailed(3, T0, 403, "Forbidden", "exceeded quota: pods")
+        waits = after(rests, begun, pods=(), launch_failed=full, live=True)
+        assert launches(checked(waits)) == []
+        withdrawn = checked(replace(waits, annotations=UNDO))
+
+        assert withdrawn.status.failures == 0
+        assert launches(checked(after(waits, withdrawn, annotations=UNDO, live=True))) == [(4, "UndoSwitch")]
+
+    def test_begins_during_a_pause_of_the_job_and_waits_for_one_of_all_jobs(self) -> None:
+        """A pause holds the copy; the user who undoes it asks for more. The pause of all jobs holds every launch."""
+        held = at_work(spec=TestAPause.PAUSED, generation=2)
+        asked = checked(held)
+        stop = checked(after(held, asked, pods=(ended(10, 3),), report=None))
+        rests = after(held, stop, pods=(), report=None, live=True, annotations=UNDO)
+
+        assert launches(checked(rests)) == [(4, "UndoSwitch")]
+        assert launches(checked(replace(rests, pause_all=TestAPause.ALL_JOBS))) == []
+        assert launches(checked(replace(rests, spec=TestAPause.PAUSED.model_copy(update={"suspend": True})))) == []
 
 
 class TestAPause:
