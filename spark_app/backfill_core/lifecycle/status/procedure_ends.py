@@ -29,6 +29,7 @@ from backfill_core.lifecycle.inputs.procedures import copies_back, procedure_of,
 from backfill_core.lifecycle.inputs.termination import Termination
 from backfill_core.lifecycle.status.closing_ends import closing_termination, with_closing_end
 
+COPY_BACK_ENDED: Final = "CopyBackEnded"
 NOT_FOLLOWING: Final = "spec.switch.keepSource was edited, so the source stays at the last copied version of the target"
 SWITCH_REFUSED, REPAIR_REFUSED = "SwitchRefused", "RepairRefused"
 
@@ -88,7 +89,7 @@ def with_end(
     if kind == "Close":
         return with_closing_end(status, ending, termination)
     if kind == "FollowBack":
-        return _with_copy_back(status, termination)
+        return _with_copy_back(status, ending, termination)
     run = status.repair if kind == "Repair" else status.switch
     if kind is None or run is None or termination.outcome == "Rejected":
         return status
@@ -157,12 +158,18 @@ def _ends_copy_back(termination: Termination) -> bool:
     )
 
 
-def _with_copy_back(status: BackfillStatus, termination: Termination) -> BackfillStatus:
-    """Return the status after an attempt that copied back; only an end for good is shown."""
+def _with_copy_back(status: BackfillStatus, ending: Ending | None, termination: Termination) -> BackfillStatus:
+    """Return the status after an attempt that copied back; only an end for good is shown.
+
+    Another command may have ended it, and only the driver's message says which.
+    """
     run = status.switch
     if run is None or not _ends_copy_back(termination):
         return status
-    update = {"copy_back": "Ended", "reason": termination.reason, "message": short(termination.message)}
+    reason, message = termination.reason, termination.message
+    if termination.outcome == "Complete":
+        reason, message = COPY_BACK_ENDED, "" if ending is None else ending.message
+    update = {"copy_back": "Ended", "reason": reason, "message": short(message)}
     return status.model_copy(update={"switch": run.model_copy(update=update)})
 
 

@@ -253,6 +253,16 @@ class TestItsEnd:
             (4, "UndoSwitch")
         ]
 
+    def test_by_another_command_is_told_by_the_condition_and_an_event(self) -> None:
+        """Only the driver knows that somebody undid the switch-over on a machine."""
+        _, done = self._over(at_work(), "Complete", 0, reason="CopyBackEnded", message="another command came first.")
+
+        assert (copy_back(done), done.status.phase) == ("Ended", "Succeeded")
+        assert reason(done.status, "Switched") == "CopyBackEnded"
+        assert [note.message for note in done.events if note.reason == "CopyBackEnded"] == [
+            "another command came first."
+        ]
+
     def test_by_an_edit_of_keep_source_is_no_failure(self) -> None:
         """The driver would refuse the edited spec at its next start, maybe weeks later; an undo may still be possible."""
         fenced = COPIES_BACK.model_copy(update={"switch": FOLLOWS.switch})
