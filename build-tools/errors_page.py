@@ -192,7 +192,7 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "Restarted": ("none", "Nothing. The next attempt resumes."),
     "Switching": ("none", "Nothing. `status.switch.step` has the step of the switch-over."),
     "CopyingBack": ("act", "Let writers and readers use the target for a while. Then [complete the switch-over](switch.md#on-a-cluster), or undo it."),
-    "CopyBackEnded": ("act", "Find the table in use. Request the same with the annotation of this Backfill, so that its status is right again."),
+    "CopyBackEnded": ("act", "Find the table in use. If it is the target, request the completion with the annotation of this Backfill, so that its status is right again. If it is the source, make a new Backfill with the same `jobId`: it follows the source."),
     "Switched": ("act", "Let writers and readers use the target for a while. Then [complete the switch-over](switch.md#on-a-cluster), or undo it."),
     "Undone": ("none", "Nothing. The job follows the source again."),
     "Completed": ("none", "Nothing. The source accepts writes again, and the job is complete."),

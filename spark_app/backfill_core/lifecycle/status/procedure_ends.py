@@ -108,6 +108,8 @@ def _end_of(status: BackfillStatus, kind: ProcedureKind, ending: Ending | None, 
     if end == "Nothing" and run is not None and run.attempts:
         # The attempt that undid or completed it was lost before its report arrived.
         return "Undone" if kind == "UndoSwitch" else "Completed"
+    if (end, kind) == ("Nothing", "CompleteSwitch") and run is not None and run.place == "Target":
+        return "Completed"  # a command on a machine completed it
     if end == "Following" and termination.outcome == "Complete":
         return "Undone"  # only a fence was there to undo
     if termination.outcome == "Stopped":

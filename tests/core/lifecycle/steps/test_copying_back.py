@@ -263,6 +263,18 @@ class TestItsEnd:
             "another command came first."
         ]
 
+    def test_by_a_completion_on_a_machine_is_recorded_by_the_same_request(self) -> None:
+        """The source has no mark any more, so there is nothing to complete, and the status is right again."""
+        gone, done = self._over(at_work(), "Complete", 0, reason="CopyBackEnded", message="another command came first.")
+        wish = after(gone, done, pods=(), live=True, annotations=ASKED | {COMPLETE_SWITCH_ANNOTATION: "c"})
+        begun = checked(wish)
+        assert launches(begun) == [(4, "CompleteSwitch")]
+        _, completed = over(wish, begun, "Nothing", 34, reason="SwitchBlocked", message="there is nothing to complete.")
+
+        assert completed.status.switch is not None
+        assert (completed.status.switch.state, completed.status.switch.place) == ("Completed", "Released")
+        assert completed.status.phase == "Succeeded"
+
     def test_by_an_edit_of_keep_source_is_no_failure(self) -> None:
         """The driver would refuse the edited spec at its next start, maybe weeks later; an undo may still be possible."""
         fenced = COPIES_BACK.model_copy(update={"switch": FOLLOWS.switch})
