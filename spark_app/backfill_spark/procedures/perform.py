@@ -136,7 +136,7 @@ class _Procedure:
         """Copy the target's changes back to the source until another command undoes or completes the switch-over."""
 
         def copied(state: CopiedBack) -> None:
-            if state.commits:  # of this process: an attempt that only finds what others copied has not progressed
+            if state.commits:  # without a commit of this process, the version is that of an earlier attempt
                 committed(state.version)
 
         stop = follow_back(

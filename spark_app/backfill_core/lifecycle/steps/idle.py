@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.status.conditions import Phase
 from backfill_core.lifecycle.actions import DRIVERS_LIMITED
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
@@ -90,11 +91,8 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         return _suspended(context)
     context = with_next_procedure(context)
     status = context.status
-    if copy_back_unwanted(context):
-        ends = replace(context, status=with_copy_back_unwanted(status))
-        return _finish(ends, ConditionSet.complete(condition_details.without_effect(ends)))
-    if copy_back_paused(context):
-        return _paused(context)
+    if (held := _without_copy_back(context)) is not None:
+        return held
     if (waits := blocked or held_by_dependencies(context)) is not None:
         return waits
     if context.plan_first and context.plan_counts:
@@ -109,18 +107,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
             return _finish(context, ConditionSet.failed("DeadlineExceeded", message))
     backoff_left_ms = _backoff_left_ms(context)
     if backoff_left_ms > 0 or termination is not None:
-        reason = _end_reason(context)
-        if reason == REJECTED:
-            conditions = ConditionSet.reconciling("Pending", REJECTED, last_end)
-            result = StepResult(status, without_driver(context, conditions), release(context))
-        elif reason in NO_BACKOFF:
-            message = "the spec was changed before its pods could start" if reason == "SpecChanged" else ""
-            conditions = ConditionSet.reconciling("Launching", reason, message)
-            result = StepResult(status, without_driver(context, conditions))
-        else:
-            conditions = ConditionSet.reconciling("Retrying", "BackingOff", last_end)
-            result = StepResult(status, without_driver(context, conditions), release(context))
-        return result.requeue_within(backoff_left_ms, deadline_left_ms)
+        return _between_attempts(context, last_end).requeue_within(backoff_left_ms, deadline_left_ms)
     if context.observation.no_room:
         conditions = ConditionSet.reconciling("Pending", DRIVERS_LIMITED, context.observation.no_room)
         result = StepResult(status, without_driver(context, conditions))
@@ -129,6 +116,19 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         look_ms = next_look_ms(context, since, first_ms=PLACE_FIRST_MS, last_ms=PLACE_LAST_MS)
         return result.requeue_within(look_ms, deadline_left_ms)
     return held_by_queue(context) or Ended("Launchable", context)
+
+
+def _between_attempts(context: Context, last_end: str) -> StepResult:
+    """Return the result while the next attempt waits, which describes the end of the last one."""
+    reason = _end_reason(context)
+    if reason in NO_BACKOFF:
+        message = "the spec was changed before its pods could start" if reason == "SpecChanged" else ""
+        conditions = ConditionSet.reconciling("Launching", reason, message)
+        return StepResult(context.status, without_driver(context, conditions))
+    rejected = reason == REJECTED
+    phase: Phase = "Pending" if rejected else "Retrying"
+    conditions = ConditionSet.reconciling(phase, REJECTED if rejected else "BackingOff", last_end)
+    return StepResult(context.status, without_driver(context, conditions), release(context))
 
 
 def _stalled(context: Context) -> ConditionSet | None:
@@ -178,6 +178,14 @@ def _suspended(context: Context) -> StepResult:
     # The deadline counts from the resumption, as for a Job.
     status = context.status.model_copy(update={"start_time": None})
     return StepResult(status, conditions, release(context))
+
+
+def _without_copy_back(context: Context) -> StepResult | None:
+    """Return the result if no attempt may copy back although one would follow; `None` otherwise."""
+    if copy_back_unwanted(context):
+        ends = replace(context, status=with_copy_back_unwanted(context.status))
+        return _finish(ends, ConditionSet.complete(condition_details.without_effect(ends)))
+    return _paused(context) if copy_back_paused(context) else None
 
 
 def _paused(context: Context) -> StepResult:

@@ -254,7 +254,7 @@ class TestItsEnd:
         ]
 
     def test_by_another_command_is_told_by_the_condition_and_an_event(self) -> None:
-        """Only the driver knows that somebody undid the switch-over on a machine."""
+        """Only the driver knows that another command undid the switch-over on a machine."""
         _, done = self._over(at_work(), "Complete", 0, reason="CopyBackEnded", message="another command came first.")
 
         assert (copy_back(done), done.status.phase) == ("Ended", "Succeeded")
