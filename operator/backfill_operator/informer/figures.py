@@ -46,7 +46,7 @@ MEASURED: Final = {
         "step", "percent", "rowsTotal", "rowsDone", "rowsPerSecond", "lagVersions", "lagRecords", "lagSeconds", "eta",
         "etaSeconds", "etaSecondsLow", "etaSecondsHigh", "lastCommitTime", "warningCodes", "maxInFlight",
     ),
-    "attempt": ("number", "readyTime"),
+    "attempt": ("number", "procedure", "readyTime"),
     "control": ("rowsPerSecond", "bytesPerSecond", "pendingSince"),
 }  # fmt: skip
 """Parts of a status with the fields that `figures_of` reads; `measured` adds lists and conditions."""
@@ -85,13 +85,15 @@ def figures_of(status: Mapping[str, Any], *, active: bool, now_ms: int) -> JobFi
 
     Args:
         status: The stored status, or the part of it that `measured` returns.
-        active: True if an attempt has not ended. Without one, lag and ages are those of the past.
+        active: True if an attempt has not ended. Without one, lag and ages are those of the past; also during a procedure,
+            whose driver reports only its step.
         now_ms: Wall time.
     """
     progress, control = _mapping(status.get("progress")), _mapping(status.get("control"))
     attempt, conditions = _mapping(status.get("attempt")), _conditions(status)
     ready_ms = _ms(attempt, "readyTime") if active else None
-    running = active and bool(progress)
+    commits = active and not _text(attempt, "procedure")
+    running = commits and bool(progress)
     resumed_ms = _ms(conditions.get("Paused", {}), "lastTransitionTime")
     limits = (_count(control, "rowsPerSecond"), _count(control, "bytesPerSecond"))
     records = _count(progress, "lagRecords")
@@ -112,7 +114,7 @@ def figures_of(status: Mapping[str, Any], *, active: bool, now_ms: int) -> JobFi
         max_in_flight=_count(progress, "maxInFlight") if running else None,
         paused=int(_is_true(conditions, "Paused") or 0 in limits),
         attempt=_count(attempt, "number") or 0,
-        commit_age_seconds=_age_s(now_ms, ready_ms, _ms(progress, "lastCommitTime"), resumed_ms),
+        commit_age_seconds=_age_s(now_ms, ready_ms, _ms(progress, "lastCommitTime"), resumed_ms) if commits else None,
         command_pending_seconds=_pending_s(control, ready_ms, now_ms),
         warnings=_warnings(progress, conditions) if running else {},
         failed_attempts=_failed_attempts(status),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from support.operators.running_jobs import NOW_MS, running_job
 
 from backfill_api.spec.strategies import Strategy
 from backfill_api.status.conditions import REASONS
+from backfill_api.status.procedure import ProcedureKind
 from backfill_api.timestamps import rfc3339
 from backfill_operator.informer.cache import Cache
 from backfill_operator.informer.compact import LARGE_BYTES, is_stub
@@ -167,6 +169,27 @@ class TestARunningJob:
             not {("lag_seconds",), ("lag_versions",), ("commit_age_seconds",), ("command_pending_seconds",)}
             & samples.keys()
         )
+
+    @pytest.mark.parametrize("procedure", get_args(ProcedureKind))
+    @pytest.mark.parametrize("reason", ["", "x" * LARGE_BYTES], ids=["small", "large"])
+    def test_procedure_has_no_figures_of_the_driver_before_it(self, procedure, reason):
+        """A copy back after a switch-over runs for weeks, and the driver that followed the source was long gone."""
+        progress = {
+            "reason": reason, "lagSeconds": 5, "lagVersions": 1, "eta": ago(0), "maxInFlight": 8,
+            "warningCodes": ["RetentionEnding"],
+        }  # fmt: skip
+        attempt = {"number": 3, "procedure": procedure, "state": "Created", "readyTime": ago(3600)}
+        samples = of(
+            running(
+                attempt=attempt, progress=progress, conditions=[condition("NonConvergent")],
+                control={"pendingSince": ago(45)},
+            )
+        )  # fmt: skip
+
+        assert {name for name, *_ in samples} == {
+            "series_omitted", "info", "percent", "rows", "rows_done", "rows_per_second", "throttled", "paused", "attempt",
+            "command_pending_seconds",
+        }  # fmt: skip
 
     def test_job_without_a_status_is_new(self):
         """It has no figures yet."""
