@@ -12,6 +12,7 @@ import binascii
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from kubernetes.aio.config import load_config
 
 from backfill_core.errors import EXIT_USAGE
 from backfill_operator.kube.client import Cluster
-from backfill_operator.kube.errors import ApiError
+from backfill_operator.kube.errors import ApiError, ConflictError
 from backfill_operator.kube.rate import wait
 from backfill_operator.kube.resources import BACKFILLS, PODS, Raw
 from backfill_operator.settings import OperatorSettings
@@ -47,14 +48,23 @@ async def own(cluster: Cluster, token: str) -> str:
         owner = {"apiVersion": "v1", "kind": "ServiceAccount", "name": account["name"], "uid": account["uid"]}
     except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
         return "the token does not name the pod and its account"
+    set_owner = partial(_set_owner, cluster, namespace, name, owner)
     try:
-        pod = await cluster.get(PODS, namespace, name)
-        if pod is None:
-            return f"{name} is gone"
-        change = {"metadata": {"ownerReferences": [owner]}}
-        await cluster.patch(PODS, namespace, name, change, resource_version=pod["metadata"]["resourceVersion"])
+        try:
+            return await set_owner()
+        except ConflictError:  # a kubelet writes the pod's state at the same time
+            return await set_owner()
     except ApiError as error:
         return str(error)
+
+
+async def _set_owner(cluster: Cluster, namespace: str, name: str, owner: Raw) -> str:
+    """Give a pod its owner; return why it has none, or empty."""
+    pod = await cluster.get(PODS, namespace, name)
+    if pod is None:
+        return f"{name} is gone"
+    change = {"metadata": {"ownerReferences": [owner]}}
+    await cluster.patch(PODS, namespace, name, change, resource_version=pod["metadata"]["resourceVersion"])
     return ""
 
 
