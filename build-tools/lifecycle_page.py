@@ -222,7 +222,7 @@ new attempt starts with the current controls.
 
 A switch-over, its undo, its end and a repair are procedures. The job's driver stops at a barrier (`Switching`, `Repairing`), and an attempt of its own performs
 the procedure (`status.attempt.procedure`). If it dies, the next attempt continues it. A refused procedure is no failure: an ordinary attempt follows
-([ADR 0047](adr/0047-procedures-as-attempts.md)).
+([ADR 0047](adr/0047-procedures-as-attempts.md)). An attempt that copies back and whose Java, storage or commit hangs is replaced like a job's driver (`JavaSilent`, `CommitStalled`).
 
 ## Plan and approval
 

@@ -34,6 +34,9 @@ class BarrierMark(NamedTuple):
     files: int = 0
     """Number of files in this commit."""
 
+    more_s: float = 0.0
+    """Seconds of extra time for the present turn."""
+
 
 BEFORE_THE_FIRST: Final = BarrierMark(-1)
 
@@ -57,7 +60,7 @@ class BarrierPulse:
 
     @property
     def _more_s(self) -> float:
-        return self.mark.files / FILES_PER_S
+        return self.mark.files / FILES_PER_S + self.mark.more_s
 
     @property
     def late(self) -> bool:

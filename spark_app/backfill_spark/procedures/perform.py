@@ -16,6 +16,7 @@ from backfill_core.switch_over.requests import refused_switch
 from backfill_core.switch_over.steps import End, Goal, Step
 from backfill_spark.control.wire import to_api_receipt
 from backfill_spark.driver import termination_message
+from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.procedures.close import close_job
 from backfill_spark.procedures.step_server import StepServer, without_operator
@@ -73,7 +74,7 @@ def perform(
             server.starting(step)
             starting(step)
 
-        procedure = _Procedure(backfill, without_operator(settings), stop, announce, spark)
+        procedure = _Procedure(backfill, without_operator(settings), stop, announce, server.watch, spark)
         try:
             match kind:
                 case "Repair":
@@ -109,6 +110,7 @@ class _Procedure:
     settings: DriverSettings
     stop: StopSignal
     starting: Callable[[str], None]
+    watched: Callable[[JavaWatch], None]
     spark: SparkSession | None
 
     def switch(self, kind: ProcedureKind, ended: Callable[[End], None]) -> Ending:
@@ -141,7 +143,7 @@ class _Procedure:
 
         stop = follow_back(
             self.backfill, settings=self.settings, copied=copied, begins=resumed, spark=self.spark,
-            stop=self.stop, starting=self.starting,
+            stop=self.stop, starting=self.starting, watched=self.watched,
         )  # fmt: skip
         detail = ProcedureEnd(kind="FollowBack", end="Ended")
         return Ending(outcome="Complete", reason=COPY_BACK_ENDED, message=f"{stop.value}.", procedure=detail)

@@ -10,6 +10,8 @@ from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Stop
 from backfill_core.protocol.events import CommandReceived
 from backfill_spark.control.operator_binding import OperatorBinding
+from backfill_spark.driver.progress import while_silent
+from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import LOOPBACK, DriverSettings
 
@@ -26,13 +28,15 @@ class StepServer:
             InvalidSettingError: the token or the certificate cannot be read, or the address cannot be bound.
         """
         self._stop, self._progress = stop, Progress(reason="Starting")
+        self._java: JavaWatch | None = None
         attempt = settings.operator_attempt or 1
         self._binding = OperatorBinding(
             settings,
             attempt=attempt,
             job_id=job_id,
             submit=self._submit,
-            progress=lambda: self._progress,
+            progress=self._progress_now,
+            alive=lambda: self._java is None or self._java.pulse.healthy,
             receipt=lambda: None,
         )
 
@@ -52,6 +56,10 @@ class StepServer:
         """URL and token of the server."""
         return self._binding.url, self._binding.token
 
+    def watch(self, java: JavaWatch) -> None:
+        """Report from now on if Java or a commit does not answer."""
+        self._java = java
+
     def starting(self, step: str) -> None:
         """Report a step from now on."""
         self._progress = self._progress.model_copy(update={"reason": step})
@@ -66,6 +74,11 @@ class StepServer:
             self._stop.ask(force=event.command.force)
         outcome, message = ("Applied", "") if stops else ("Refused", ONLY_STOP)
         self._binding.acknowledge(Acknowledge(event.attempt, 0, event.revision, outcome, message))
+
+    def _progress_now(self) -> Progress:
+        now = self._progress
+        silent = now if self._java is None else while_silent(now, self._java.warnings)
+        return silent.model_copy(update={"reason": now.reason})
 
 
 def without_operator(settings: DriverSettings) -> DriverSettings:

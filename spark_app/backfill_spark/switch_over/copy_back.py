@@ -23,11 +23,11 @@ from backfill_spark.delta.spark_internals import SparkDeltaLog
 from backfill_spark.driver.fence import request_of
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.failures import Trouble, trouble_of
-from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.log_shipping.file_actions import file_actions
 from backfill_spark.log_shipping.target_log import TargetLog
 from backfill_spark.switch_over.back_files import BackFiles
 from backfill_spark.switch_over.tables import SwitchTables
+from backfill_spark.switch_over.watched_steps import WatchedSteps
 
 LOOK_EVERY_S = 1.0
 BYTES_MAX = 1 << 30
@@ -63,7 +63,7 @@ class CopyBack:
             mark: The mark of the switch-over; with another one in the source, the copy back stops.
             check: Called often; an exception that it raises ends the copy.
         """
-        self._tables, self._mark, self._check = tables, mark, check
+        self._tables, self._mark = tables, mark
         self._spark, self._job = tables.context.spark, tables.context.backfill.job_id
         self._files = TargetLog(self._spark, tables.source.path)
         self._judged = -1
@@ -73,6 +73,8 @@ class CopyBack:
         """Version of the target that the source holds."""
 
         self.commits = 0
+        self.steps = WatchedSteps(check)
+        """Steps of the copy, for a watch of Java."""
 
     def catch_up(self) -> CopiedBack | Stop:
         """Copy until the source holds the target's present version; return the reason if another command ends the copy back.
@@ -85,7 +87,7 @@ class CopyBack:
         """
         goal = self._tables.target.head().version
         while True:
-            self._check()
+            self.steps.check()
             head = self._tables.source.head()
             stop = judge(head, self._mark, self._job, self._commits(head))
             if stop is not None:
@@ -107,14 +109,15 @@ class CopyBack:
         upto, step = versions[-1].version, self._files.newest().step(fold(versions))
         self._check_step(step)
         crash_point("before_stage")
-        lines = BackFiles(self._spark, target.path, head.path, self._check).staged(step)
+        lines = BackFiles(self._spark, target.path, head.path, self.steps.check).staged(step)
         crash_point("after_stage")
         if not lines:  # versions without files need no commit
             self.reached = upto
             return
         entry = copy_entry(head, request_of(self._tables.context.backfill, ""), self._mark, upto=upto, files=lines)
         crash_point("before_log_entry")
-        self._tables.source.put(entry)
+        with self.steps.committing(entry.version, len(lines)):
+            self._tables.source.put(entry)
         crash_point("after_log_entry")
         self.commits += 1
         self._checkpoint(head, entry.version)
@@ -192,7 +195,7 @@ class CopyBack:
                 SparkDeltaLog(self._spark, head.path).checkpoint()
 
 
-def follow(back: CopyBack, tables: SwitchTables, stop: StopSignal, copied: Callable[[CopiedBack], None]) -> Stop:
+def follow(back: CopyBack, tables: SwitchTables, copied: Callable[[CopiedBack], None]) -> Stop:
     """Copy back until another command ends it; report each state once.
 
     Raises:
@@ -221,7 +224,7 @@ def follow(back: CopyBack, tables: SwitchTables, stop: StopSignal, copied: Calla
                 copied(answer)
         ends_s = waits_s
         while ends_s > 0:
-            stop.check()
+            back.steps.check()
             pause.wait(min(LOOK_EVERY_S / 4, ends_s))
             ends_s -= LOOK_EVERY_S / 4
 

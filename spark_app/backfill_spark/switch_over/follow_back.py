@@ -10,6 +10,7 @@ from backfill_core.copy_back.following import Stop, finished
 from backfill_core.errors import InvalidSpecError
 from backfill_core.switch_over.mark import Mark, mark_of
 from backfill_core.switch_over.obstacles import check_mark, check_spec
+from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 from backfill_spark.switch_over.copy_back import CopiedBack, CopyBack, follow
@@ -29,6 +30,7 @@ def follow_back(
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
     starting: Callable[[str], None] = lambda _: None,
+    watched: Callable[[JavaWatch], None] = lambda _: None,
 ) -> Stop:
     """Keep the old source up to date with the target until another command undoes or completes the switch-over.
 
@@ -40,6 +42,7 @@ def follow_back(
         spark: A session to use; by default, a session is opened and closed again.
         stop: A requested stop ends the copy back.
         starting: Called before each step.
+        watched: Called once with the watch of the session's Java.
 
     Raises:
         InvalidSpecError: the spec does not ask for it.
@@ -63,4 +66,8 @@ def follow_back(
         if isinstance(mark, Stop):
             return mark
         starting("copying back")
-        return follow(CopyBack(tables, mark, stop.check), tables, stop, copied)
+        back = CopyBack(tables, mark, stop.check)
+        java = JavaWatch(tables.context.spark, lambda: back.steps.mark, ours=spark is None)
+        watched(java)
+        with java.running():
+            return follow(back, tables, copied)

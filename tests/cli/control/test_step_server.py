@@ -1,10 +1,16 @@
 """The control server of a procedure: an operator sees its step, and can only stop it."""
 
 import json
+import urllib.error
 import urllib.request
+from dataclasses import dataclass
+from http import HTTPStatus
 
 import pytest
 
+from backfill_core.pacing import barrier_pulse
+from backfill_core.pacing.barrier_pulse import BarrierMark, BarrierPulse
+from backfill_core.pacing.java_pulse import GIVEN_UP_S, JavaPulse
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.procedures.step_server import StepServer, without_operator
 from backfill_spark.settings import DriverSettings
@@ -19,6 +25,62 @@ def call(server, path, body=None):
     request = urllib.request.Request(f"{url}{path}", data, {"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request, timeout=10) as answer:
         return json.load(answer)
+
+
+@dataclass
+class Watch:
+    """The watch of a Java with this silence, beside a commit with that one."""
+
+    pulse: JavaPulse
+    commit: BarrierPulse
+
+    @property
+    def warnings(self):
+        return self.pulse.warnings or self.commit.warnings
+
+
+ANSWERS, HANGS = JavaPulse(), JavaPulse(silent_s=GIVEN_UP_S - 1)
+HANGING_COMMIT = BarrierPulse(silent_s=barrier_pulse.GIVEN_UP_S - 1, mark=BarrierMark(1, 2))
+
+
+def health(server):
+    """Return the answer to the liveness probe."""
+    url, _ = server.address
+    try:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+class TestAProcedureThatHangs:
+    """A copy back after a switch-over runs for weeks. The operator replaces a driver with one of these warnings."""
+
+    @pytest.mark.parametrize(
+        ("watch", "code", "alive"),
+        [
+            (Watch(HANGS, BarrierPulse()), "JavaSilent", HTTPStatus.SERVICE_UNAVAILABLE),
+            (Watch(ANSWERS, HANGING_COMMIT), "CommitStalled", HTTPStatus.OK),
+        ],
+        ids=["Java", "a commit"],
+    )
+    def test_is_reported_as_of_any_driver(self, watch, code, alive):
+        """The step stays the one of the procedure."""
+        with StepServer(SETTINGS, "shop/orders", StopSignal()) as server:
+            server.starting("copying back")
+            server.watch(watch)
+            reported, probe = call(server, "/v1/progress"), health(server)
+            watch.pulse, watch.commit = ANSWERS, BarrierPulse()
+            again = call(server, "/v1/progress")
+
+        assert (reported["warningCodes"], reported["reason"], probe) == ([code], "copying back", alive)
+        assert len(reported["warnings"]) == 1
+        assert (again["reason"], again.get("warningCodes", [])) == ("copying back", [])
+
+    def test_a_procedure_without_a_watch_is_alive(self):
+        """Only a copy back is watched."""
+        with StepServer(SETTINGS, "shop/orders", StopSignal()) as server:
+            assert health(server) == HTTPStatus.OK
 
 
 class TestTheServerOfAProcedure:

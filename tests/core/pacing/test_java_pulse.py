@@ -1,5 +1,7 @@
 """A Java process or a commit that hangs is reported, then ended; a busy, slow or paused one is not."""
 
+from dataclasses import replace
+
 import pytest
 
 from backfill_core.pacing import barrier_pulse
@@ -45,6 +47,13 @@ class TestJavaThatDoesNotAnswer:
     def test_a_suspended_machine_counts_little(self):
         """A laptop that slept for an hour has a Java process that received no call."""
         assert not silent(5).passed(3600.0).late
+
+    def test_a_turn_may_have_more_time(self):
+        """The read of a log of a million files takes minutes, and is no commit that hangs."""
+        mark = BarrierMark(7, more_s=600)
+
+        assert not replace(BarrierPulse(mark=mark), silent_s=barrier_pulse.LATE_S + 599).late
+        assert replace(BarrierPulse(mark=mark), silent_s=barrier_pulse.LATE_S + 600).late
 
     def test_java_of_a_callers_session_is_never_ended(self):
         """Other work runs in it; the warning names the action for the caller."""

@@ -3,9 +3,12 @@ end by itself."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import T0, after, checked, conditions, observed, reason, report, running, spec
+from support.operators.switched_world import copying_back
 
 from backfill_core.lifecycle.actions import DeletePod
 from backfill_core.lifecycle.observation import Observation
@@ -82,6 +85,20 @@ class TestADriverThatCommitsNothing:
         assert patient.requeue_after_s <= 1
         assert DeletePod("orders-1-driver", "pod-1", STOP_GRACE_S) in impatient.actions
         assert (over.status.failures, over.status.phase) == (0, "Retrying")
+
+    @pytest.mark.parametrize("warning", [SILENT, STALLED])
+    def test_an_attempt_that_copies_back_is_replaced_too(self, warning: JobWarning) -> None:
+        """It runs for weeks after a switch-over, without a user who looks at it."""
+        rests, begun = copying_back()
+        warned = report(3, table_version=None, warnings=(warning.message,), warning_codes=(warning.code,))
+        works = replace(warned, heard_ms=T0)
+        hangs = after(rests, begun, pods=(replace(running(3), ready=False),), report=works)
+        seen = checked(hangs)
+        later = replace(works, heard_ms=T0 + STALLED_MS)
+        impatient = checked(after(hangs, seen, report=later), T0 + STALLED_MS)
+
+        assert reason(seen.status) == reason(seen.status, "DriverReady") == warning.code
+        assert DeletePod("orders-3-driver", "pod-3", STOP_GRACE_S) in impatient.actions
 
     def test_a_driver_that_commits_again_stays(self) -> None:
         """The store was unavailable for a minute."""
