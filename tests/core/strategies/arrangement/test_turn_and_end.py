@@ -48,7 +48,11 @@ class TestTheEnd:
 
     def test_the_end_lets_all_changes_pass_at_once(self) -> None:
         """R-ARR-22: the job waits for no barrier, neither for the commit nor for the next poll, and filters nothing."""
-        attempt = self.staged(1, 2)
+        attempt = ByHand([ids(1, 2)], cuts=ids(1), chunk_rows=1)
+        first, last = attempt.start()
+        attempt.finish(first)
+        attempt.commit()
+        attempt.finish(last)
         assert attempt.strategy.status.wants_commit
         assert attempt.commit().polls
 
