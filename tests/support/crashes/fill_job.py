@@ -21,7 +21,7 @@ from support.tables.other_engine import delete, update
 
 from backfill_spark.sinks.delta.live.committer import state_of
 
-ROWS, FILES, RATE = 24_000, 24, 1_500
+ROWS, FILES, RATE = 36_000, 36, 1_500
 NAMES = """
     SELECT value AS id, 'n' || CAST(value % 50 AS VARCHAR) AS name, value * 7919 % 1003 AS amount, CAST(NULL AS VARCHAR) AS norm
     FROM generate_series({first}, {last})"""
