@@ -6,6 +6,8 @@ from support.tables.logs import actions_in, commit_of, commits_of
 from support.tables.oracle import columns_of, opened
 from support.tables.other_engine import delete
 
+from backfill_core.in_place import rounds
+
 ROWS = 900
 SLOW = 150
 """Rows a second, of files with 180 rows, so that a command meets a job in its middle."""
@@ -31,8 +33,10 @@ def filled(path):
 class TestAPause:
     """Once it is acknowledged and the staged files are committed, only other writers change the table."""
 
-    def test_commits_the_staged_files_and_then_nothing_until_the_job_resumes(self, spark, tmp_path):
+    def test_commits_the_staged_files_and_then_nothing_until_the_job_resumes(self, spark, tmp_path, monkeypatch):
         """Files that were computed before it are committed with it, so that none waits for the end of the pause."""
+        # After a writer's rewrite, commits keep a distance of up to two minutes, longer than the test waits.
+        monkeypatch.setattr(rounds, "DISTANCE_MAX_MS", 0)
         path, state = str(tmp_path / "t"), tmp_path / "state"
         make_kind(spark, path, "plain", norm="cast(null AS string)")
         spec = {"source": {"key": []}, "strategy": {"type": "InPlace"}, "transform": {"set": {"norm": "upper(name)"}}}
