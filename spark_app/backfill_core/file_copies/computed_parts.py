@@ -13,6 +13,12 @@ from itertools import pairwise
 Groups = tuple[int, ...]
 """Row count of each row group of a file, in order."""
 
+LABEL = "__backfill_part"
+"""Start of the name of a part's first column, which is not joined; no column of a table has such a name."""
+
+REPEATS_MIN = 4
+"""Rows for each distinct value from which a column is computed for the distinct values: two more small files must pay."""
+
 PARTS_MAX = 32
 """Maximum parts of one Spark job: a pause waits for the end of a job."""
 
@@ -68,6 +74,11 @@ def in_order(labels: Sequence[int], file: int, groups: Groups) -> tuple[int, ...
 def can_be_joined(groups: Groups, parts_max: int = PARTS_MAX) -> bool:
     """Return true if columns can be computed per row group. An empty row group cannot: Spark writes no part without rows."""
     return 0 < len(groups) <= parts_max and min(groups) > 0
+
+
+def repeats(groups: Groups, distinct: Sequence[int]) -> bool:
+    """Return true if a column is computed for the distinct values of its input, which are counted for each row group."""
+    return sum(distinct) * REPEATS_MIN <= sum(groups)
 
 
 def rounds(files: Sequence[Groups], parts_max: int = PARTS_MAX) -> Iterator[tuple[int, ...]]:

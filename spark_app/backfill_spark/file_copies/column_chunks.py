@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backfill_core.file_copies.bounds import Path, Written
-from backfill_core.file_copies.computed_parts import fits
+from backfill_core.file_copies.computed_parts import LABEL, fits
 from backfill_core.file_copies.copy_modes import Projected
 from backfill_core.phases.accounting import check_read
 from backfill_spark.file_copies.footers import (
@@ -122,7 +122,7 @@ class ChunkCopier:
             source: The file.
             target: The new file; must not exist.
             mode: Projection of the file's own columns.
-            parts: One file per row group, with the group's rows in their order; a label, and then the computed columns.
+            parts: One file per row group, with the group's rows in their order; a label perhaps, and then the computed columns.
 
         Returns:
             Like `project`; `None` if a part has several row groups or days of another calendar. Then nothing is written.
@@ -164,7 +164,8 @@ class ChunkCopier:
         for cached in self._joins:
             if cached.projection is projection and cached.computed is computed:
                 return cached
-        schema = projection.schema.union(self._schema(computed.java, frozenset({computed.names[0]}), {}))
+        labels = frozenset(name for name in computed.names if name.startswith(LABEL))
+        schema = projection.schema.union(self._schema(computed.java, labels, {}))
         descriptors = {tuple(map(str, column.getPath())): column for column in items(schema.getColumns())}
         names = dict(projection.mode.renamed)
         taken = tuple(
@@ -179,7 +180,7 @@ class ChunkCopier:
     @contextmanager
     def _writing(self, target: str, schema: Any, metadata: FooterMetadata) -> Iterator[Any]:
         """Yield a writer of a file that gets the footer metadata of the original, without its schemas."""
-        writer = self._writer(target, schema)
+        writer = self._file_writer(self.output_file(target), schema, self._create, ROW_GROUP_BYTES, PADDING_BYTES)
         try:
             writer.start()
             yield writer
@@ -197,14 +198,14 @@ class ChunkCopier:
         copied.put(CREATED_BY, metadata.creator)
         return copied
 
-    def _writer(self, path: str, schema: Any) -> Any:
+    def output_file(self, path: str) -> Any:
+        """Return Parquet's output file of a path or URI; makes its folder."""
         if self._local:
             # Hadoop starts a process for each file that it creates (ADR 0002), and adds a checksum file.
-            local = path if path.startswith("/") else str(self._path(path).toUri().getPath())
-            file = self._to_local(self._file(local).toPath())
-        else:
-            file = self._to_path(self._path(path), self._conf)
-        return self._file_writer(file, schema, self._create, ROW_GROUP_BYTES, PADDING_BYTES)
+            local = self._file(path if path.startswith("/") else str(self._path(path).toUri().getPath()))
+            local.getParentFile().mkdirs()
+            return self._to_local(local.toPath())
+        return self._to_path(self._path(path), self._conf)
 
     def _projection(self, schema: FileSchema, mode: Projected) -> _Projection:
         for cached in self._projections:
@@ -273,7 +274,7 @@ class ChunkCopier:
 
 def _computed(schema: FileSchema) -> list[Leaf]:
     """Return the leaves of a part without its label."""
-    return [leaf for leaf in schema.leaves if leaf.path[0] != schema.names[0]]
+    return [leaf for leaf in schema.leaves if not leaf.path[0].startswith(LABEL)]
 
 
 def _chunk_of(chunks: Any, leaf: Leaf) -> Any:

@@ -29,7 +29,7 @@ from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.delta.statistics.footer_statistics import CopiedFile, Measures
 from backfill_spark.file_copies.bytes import ASKED_AT_ONCE, STREAMS_AT_ONCE, ByteCopier
 from backfill_spark.file_copies.column_chunks import ChunkCopier
-from backfill_spark.file_copies.computed_columns import ComputedColumns, FileToCompute
+from backfill_spark.file_copies.computed_columns import ComputedColumns, FileToCompute, PartFolder
 from backfill_spark.file_copies.copied_files import Copied, FilteredFile, MadeCopy, PlannedCopy, Transferred
 from backfill_spark.file_copies.copy_batches import BATCH_MIN, BatchCopy, BatchFooter, CopyBatches, ObjectToCopy
 from backfill_spark.file_copies.footers import Footer, Footers
@@ -256,10 +256,9 @@ class FileTransfer:
         columns = {name for mode in modes if isinstance(mode, PartlyComputed) for name in mode.computed}
         if to_compute:
             assert self._computed is not None
-            parts = self._computed.parts(
-                list(to_compute.values()), columns, f"{self._bytes.target}/{folder}",
-                written=lambda below: self._written(f"{folder}/{below}"), check=check,
-            )  # fmt: skip
+            root, output = f"{self._bytes.target}/{folder}", self._chunks.output_file
+            parts_folder = PartFolder(root, lambda below: self._written(f"{folder}/{below}"), output, self._at_once)
+            parts = self._computed.parts(list(to_compute.values()), columns, parts_folder, check=check)
             for at, of_file in zip(to_compute, parts, strict=True):
                 by_file[at] = of_file
         return by_file
@@ -280,7 +279,7 @@ class FileTransfer:
         size = split_bytes(footer.places, footer.size_bytes) if can_be_joined(footer.groups) else None
         if size is None or (len(footer.groups) > 1 and not self._footers.separates(footer, size)):
             return None
-        return FileToCompute(planned.file, footer.groups, size)
+        return FileToCompute(planned.file, footer, size)
 
     def _copy(
         self, decision: _Decision | None, folder: str, check: Callable[[], None], parts: Sequence[Footer] | None

@@ -14,6 +14,7 @@ from backfill_core.file_copies.computed_parts import (
     fits,
     in_order,
     label_of,
+    repeats,
     rounds,
     split_bytes,
 )
@@ -106,3 +107,21 @@ class TestAPart:
     def test_a_part_is_joined_if_it_has_one_group_of_the_same_rows(self, part, fitting):
         """A part that grew too large has two groups."""
         assert fits(5, part) is fitting
+
+
+class TestDistinctValues:
+    """They are counted for each row group."""
+
+    @pytest.mark.parametrize(
+        ("rows", "distinct", "expected"),
+        [
+            ((8,), (2,), True),
+            ((8,), (3,), False),
+            ((8, 8), (1, 3), True),
+            ((8, 8), (2, 3), False),
+            ((1000,), (1,), True),
+        ],
+    )
+    def test_a_column_is_computed_for_them_if_each_has_four_rows(self, rows, distinct, expected):
+        """On average, over all row groups."""
+        assert repeats(rows, distinct) is expected

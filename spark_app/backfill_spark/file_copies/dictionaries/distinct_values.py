@@ -1,0 +1,107 @@
+"""Computes columns once for each distinct value of their input, where the files store these values in dictionaries.
+
+A dictionary of a Parquet column has each value of a row group once, and the data pages have the number of each row's value. A row-wise
+column that is computed from one other column has the same numbers; only its dictionary differs. So Spark computes it for the few
+values of the dictionary, and the numbers are copied.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from backfill_core.file_copies.computed_parts import repeats
+from backfill_spark.file_copies.footers import Footer
+from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
+from backfill_spark.jvm.gateway import hadoop_conf, java
+from backfill_spark.jvm.own_classes import bring_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CLASS: Final = "org.apache.parquet.hadoop.BackfillDictionaries"
+NEIGHBOUR: Final = "org.apache.parquet.hadoop.ParquetFileWriter"
+
+OutputFile = Callable[[str], Any]
+"""Returns Parquet's output file of a path, a Java object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """The dictionaries of one column of a file."""
+
+    footer: Footer
+    java: Any
+
+
+class Dictionaries:
+    """Reads dictionaries, and writes columns that were computed from them. Thread-safe."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Bring the Java class; without it, no file has dictionaries."""
+        brought, self._conf = _brought(spark), hadoop_conf(spark)
+        self._options = java(spark).org.apache.parquet.HadoopReadOptions.builder
+        self._open = None if brought is None else java(spark).org.apache.parquet.hadoop.BackfillDictionaries.open
+
+    def of(self, footer: Footer, inputs: Collection[str]) -> Distinct | None:
+        """Return the dictionaries of a file's only input column; `None` if it has none, or if few values repeat.
+
+        Args:
+            footer: The file.
+            inputs: Physical names of the columns of which others are computed; those that the file does not have are null.
+
+        Raises:
+            JAVA_ERRORS: the storage failed, or the file is damaged.
+        """
+        (*others, name) = [name for name in footer.names if name in inputs] or [""]
+        if self._open is None or others or not name:
+            return None
+        # Options have the codecs, of which only one thread may use each.
+        opened = self._open(footer.file, self._options(self._conf).build(), name)
+        if opened is None or not repeats(footer.groups, [int(opened.size(at)) for at in range(len(footer.groups))]):
+            return None
+        return Distinct(footer, opened)
+
+    def write_values(self, values: Distinct, folder: str, output: OutputFile) -> list[str]:
+        """Write the dictionary of each row group as a file; return their names."""
+        names = [f"{at}.parquet" for at in range(len(values.footer.groups))]
+        for at, name in enumerate(names):
+            values.java.writeValues(at, output(f"{folder}/{name}"), values.footer.metadata.java)
+        return names
+
+    def write_columns(
+        self, values: Distinct, computed: Sequence[Footer], folder: str, output: OutputFile
+    ) -> list[str] | None:
+        """Write columns for all rows of a file, one file for each row group; return their names, or `None` if that is not possible.
+
+        Args:
+            values: The dictionaries of the file.
+            computed: A label and the columns, for the values of each row group.
+            folder: Path or URI of the folder.
+            output: Returns the files of Parquet.
+
+        Raises:
+            JAVA_ERRORS: the storage failed, or the file is damaged.
+        """
+        if len(computed) != len(values.footer.groups):
+            return None
+        names = [f"{at}.parquet" for at in range(len(computed))]
+        for at, (name, part) in enumerate(zip(names, computed, strict=True)):
+            file, metadata = output(f"{folder}/{name}"), part.metadata.java
+            if not values.java.writeColumns(at, part.file, part.names[0], file, metadata):
+                return None
+        return names
+
+
+def _brought(spark: SparkSession) -> Any | None:
+    """Bring the class; return what opens dictionaries, or `None`."""
+    try:
+        return bring_class(
+            spark, CLASS, neighbour=NEIGHBOUR, source=Path(__file__).with_name("BackfillDictionaries.java")
+        )
+    except JAVA_ERRORS as error:
+        logging.getLogger(__name__).warning("columns are computed for each row: %s", first_line(error))
+        return None

@@ -1,0 +1,188 @@
+"""Columns that are computed for distinct values have the rows that decoding gives, for each engine that wrote the file or reads it."""
+
+from itertools import count
+
+import pytest
+from deltalake import convert_to_deltalake
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from support.tables.computed_copies import ComputedCopies, by_another_engine, table
+from support.tables.layouts import CODECS, ROWS
+
+from backfill_spark.file_copies.computed_columns import ComputedColumns
+from backfill_spark.jvm.gateway import java
+
+ALONE = (
+    "upper(s) AS s",
+    "concat(s, '!') AS u|length(s) AS n",
+    "i * 2 AS j",
+    "t + INTERVAL 1 DAY AS next|date_format(t, 'yyyy') AS year",
+    "cast(i AS double) / 3 AS third|cast(i AS float) AS f",
+    "substr(s, 1, 3) AS same",
+    "if(i = 2, 0, i) AS merged",
+)
+"""Columns that are computed from one column; the last two have equal values for different ones."""
+
+BY_ROW = (
+    "i > 1 AS large",
+    "coalesce(s, 'none') AS s",
+    "nullif(i, 2) AS n",
+    "array(i) AS a",
+    "if(i = 1, double('NaN'), 1) AS q",
+    "concat(s, id) AS both",
+)
+"""Columns without a dictionary: of flags, with other nulls, nested, without bounds, and from two columns."""
+
+DRAWN = (Phase.explicit, Phase.reuse, Phase.generate)
+"""A smaller example of a failure takes minutes to find, and tells no more."""
+
+LAYOUT = {"writer": "spark", "codec": "zstd", "group_rows": ROWS, "dictionary": True, "nulls": 5, "repeats": 3}
+
+numbers = count()
+
+
+class Watched(ComputedColumns):
+    """Computed columns that remember how many files were computed for distinct values."""
+
+    by_value = 0
+
+    def _by_value(self, *given):
+        found = super()._by_value(*given)
+        Watched.by_value = len(found)
+        return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of all examples."""
+    return tmp_path_factory.mktemp("dictionaries")
+
+
+def layouts(repeats=st.just(3)):
+    """Draw layouts in which each value has several rows in each row group."""
+    return st.fixed_dictionaries(
+        {
+            "writer": st.sampled_from(["spark", "delta-rs"]),
+            "codec": st.sampled_from(CODECS),
+            "group_rows": st.sampled_from([20, ROWS]),
+            "dictionary": st.just(True),
+            "nulls": st.sampled_from([2, 5, ROWS + 1]),
+            "repeats": repeats,
+        }
+    )
+
+
+def staged(spark, folder, layout, select):
+    """Stage a table of one layout; return the copies and their files."""
+    number = next(numbers)
+    table(spark, folder / f"s{number}", layout)
+    copies = ComputedCopies(spark, folder / f"s{number}", folder / f"t{number}", ("id", "g", "m", *select), Watched)
+    return copies, copies.stage()
+
+
+class TestColumnsOfOneColumn:
+    """Spark computes them for the values of the dictionary."""
+
+    def test_files_with_many_pages_are_joined_at_once(self, spark, folder):
+        """Codecs have buffers, which threads must not share."""
+        source = folder / "pages"
+        rows = "id", "cast(id % 7 AS string) AS s", "named_struct('x', id) AS g", "map('k', id) AS m"
+        spark.range(0, 400_000, 1, 8).selectExpr(*rows).write.option("compression", "zstd").parquet(str(source))
+        convert_to_deltalake(str(source))
+        copies = ComputedCopies(spark, source, folder / "joined", ("id", "g", "m", "concat('v', s) AS v"), Watched)
+
+        done = copies.stage()
+
+        assert (Watched.by_value, len(done.copied)) == (8, 8)
+        staged = spark.read.parquet(*(copy.staged.path for copy in done.copied))
+        assert staged.where("v = concat('v', id % 7)").count() == staged.count() == 400_000
+
+    def test_equal_results_have_one_number(self, spark, folder):
+        """Readers may take a dictionary for a list of distinct values."""
+        copies, done = staged(spark, folder, LAYOUT, ("if(i = 2, 0, i) AS merged",))
+
+        assert (Watched.by_value, len(done.copied)) == (1, 1)
+        assert copies.staged(done) == copies.decoded()
+
+    @pytest.mark.rest
+    @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=DRAWN)
+    @given(layout=layouts(), select=st.sampled_from(ALONE))
+    def test_columns_have_the_rows_of_decoding(self, spark, folder, layout, select):
+        """Two engines read the copies."""
+        copies, done = staged(spark, folder, layout, select.split("|"))
+
+        assert (Watched.by_value, len(done.copied)) == (1, 1)
+        assert copies.staged(done) == copies.decoded()
+        other = folder / f"o{next(numbers)}"
+        copies.source_rows().selectExpr(*copies.select).write.parquet(str(other))
+        assert by_another_engine(copies.target / "work") == by_another_engine(other)
+
+    @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=DRAWN)
+    @given(layout=layouts(), select=st.sampled_from(BY_ROW))
+    def test_other_columns_are_computed_for_each_row(self, spark, folder, layout, select):
+        """Their values are right, too."""
+        copies, done = staged(spark, folder, layout, (select,))
+
+        assert (Watched.by_value, len(done.copied)) == (0, 1)
+        assert copies.staged(done) == copies.decoded()
+
+    def test_values_that_hardly_repeat_are_computed_for_each_row(self, spark, folder):
+        """A dictionary with a value for each row saves nothing."""
+        layout = {
+            "writer": "spark",
+            "codec": "zstd",
+            "group_rows": ROWS,
+            "dictionary": True,
+            "nulls": 5,
+            "repeats": ROWS,
+        }
+        copies, done = staged(spark, folder, layout, ("upper(s) AS s",))
+
+        assert Watched.by_value == 0
+        assert copies.staged(done) == copies.decoded()
+
+    @pytest.mark.parametrize("select", ["upper(s) AS s", "cast(s AS int) AS n"], ids=["bounds", "error"])
+    def test_a_dictionary_with_a_value_without_rows_is_not_used(self, spark, folder, select):
+        """Other writers make such dictionaries. No row has this value: it must not be a bound, and must not fail."""
+        source = folder / f"unused{next(numbers)}"
+        write_dictionary(spark, source / "file.parquet", (b"1", b"2", b"x"), (0, 1) * 20)
+        convert_to_deltalake(str(source))
+        copies = ComputedCopies(spark, source, folder / f"used{next(numbers)}", ("id", select), Watched)
+
+        done = copies.stage()
+
+        assert (Watched.by_value, len(done.copied)) == (0, 1)
+        assert copies.staged(done) == copies.decoded()
+
+
+def write_dictionary(spark, path, values, numbers):
+    """Write a file with an `id` and a text `s`: a dictionary, and the number of each row's value in it."""
+    path.parent.mkdir()
+    parquet, jvm = java(spark).org.apache.parquet, java(spark)
+    schema = parquet.schema.MessageTypeParser.parseMessageType(
+        "message spark_schema { required int64 id; optional binary s (STRING); }"
+    )
+    file = parquet.io.LocalOutputFile(jvm.java.io.File(str(path)).toPath())
+    mode = getattr(parquet.hadoop, "ParquetFileWriter$Mode").CREATE
+    writer = parquet.hadoop.ParquetFileWriter(file, schema, mode, 1 << 27, 0)
+    codec, encoding = parquet.hadoop.metadata.CompressionCodecName.UNCOMPRESSED, parquet.column.Encoding
+    count = len(numbers)
+
+    def page(content, values_encoding):
+        given = getattr(parquet.bytes.BytesInput, "from")(content)
+        writer.writeDataPage(count, len(content), given, encoding.RLE, encoding.RLE, values_encoding)
+
+    writer.start()
+    writer.startBlock(count)
+    writer.startColumn(schema.getColumns().get(0), count, codec)
+    page(b"".join(row.to_bytes(8, "little") for row in range(count)), encoding.PLAIN)
+    writer.endColumn()
+    writer.startColumn(schema.getColumns().get(1), count, codec)
+    plain = b"".join(len(value).to_bytes(4, "little") + value for value in values)
+    dictionary = getattr(parquet.bytes.BytesInput, "from")(plain)
+    writer.writeDictionaryPage(parquet.column.page.DictionaryPage(dictionary, len(values), encoding.PLAIN_DICTIONARY))
+    runs = b"".join(bytes((2, number)) for number in numbers)  # runs of one value each
+    page(bytes((2, 0, 0, 0, 2 * count, 1)) + bytes((2,)) + runs, encoding.PLAIN_DICTIONARY)
+    writer.endColumn()
+    writer.endBlock()
+    writer.end(jvm.java.util.HashMap())
