@@ -114,7 +114,7 @@ def clean_with_spark(path):
 
 
 def kept_files(path, commits):
-    """Return the names of the log's files of the versions that were there before, without Hadoop's checksums of files."""
+    """Return the names of the log's files of the old versions, without Hadoop's checksums of files."""
     names = (name for name in os.listdir(Path(path, "_delta_log")) if not name.startswith("."))
     return {name for name in names if name[:20].isdigit() and int(name[:20]) <= commits // CHECKPOINT * CHECKPOINT}
 
