@@ -88,6 +88,11 @@ class Store:
         """URL of the server."""
         return f"http://{self._host}:{self.port}"
 
+    @property
+    def pid(self):
+        """Process id of the running server."""
+        return self._process.pid
+
     def start(self):
         """Start it; return when it answers."""
         environ = {"MINIO_ROOT_USER": ACCESS_KEY, "MINIO_ROOT_PASSWORD": SECRET_KEY, "HOME": str(self._folder),
