@@ -1,6 +1,7 @@
 """Copies that a real S3 server makes itself, and receipts from its checksums; the targets are read by delta-rs."""
 
 import os
+from collections import Counter
 from urllib.parse import unquote
 from xml.etree import ElementTree as ET
 
@@ -183,6 +184,17 @@ class TestOneObject:
         assert copier.copy("x", "a/x", check=nothing).digest == "e3069283"
         assert isinstance(copier.mover, ByDriver)
         assert "CRC-32C" in copier.refusal
+        assert there.get("a/x") == b"123456789"
+
+    def test_a_streamed_object_costs_three_requests(self, copier, here, there, proxy):
+        """A new name is not listed first: a listing costs as much as the write, and its time."""
+        here.put("x", b"123456789")
+        copier.store.end("AccessDenied", 403, "denied")
+        before = Counter(proxy.asked)
+
+        assert copier.copy("x", "a/x", check=nothing).digest == "e3069283"
+        asked = Counter(method for method, _ in (proxy.asked - before).elements())
+        assert asked == {"HEAD": 1, "GET": 1, "PUT": 1}
         assert there.get("a/x") == b"123456789"
 
     def test_a_missing_object_is_an_error_of_hadoop_and_no_refusal(self, copier):

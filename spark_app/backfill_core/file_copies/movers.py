@@ -23,7 +23,7 @@ OWN_KEYS = ("SSE-C", "CSE")
 REQUESTS_OF_A_FILE = 4
 """Requests for one file that the store copies: two HEADs, the footer and the copy; one that is copied alone takes more."""
 
-DRIVER_REQUESTS_OF_A_FILE = 11
+DRIVER_REQUESTS_OF_A_FILE = 10
 """Requests for one small file that the driver streams: a read, a write, and those for the footers of file and copy."""
 
 

@@ -33,6 +33,9 @@ BUFFER_BYTES = 1 << 20
 STREAMS_AT_ONCE = 4
 """Files whose bytes pass through the driver in parallel."""
 
+NEW_NAME = ("fs.s3a.create.performance", "true")
+"""Option of a new file, which other file systems ignore: S3A does not list the name first, to see whether it is a folder."""
+
 ASKED_AT_ONCE = 16
 """Footers, deletion vectors and digests that a remote store is asked for in parallel: each takes a few requests of a few KiB."""
 
@@ -228,7 +231,8 @@ class ByteCopier:
         return self.store is not None and self.store.copy(source, target, check=lambda: None) is not None
 
     def _streamed(self, source: str, target: str, check: Callable[[], None]) -> CopiedBytes:
-        writer = self._to.create(self._path(f"{self.target}/{target}"), True)
+        made = self._to.createFile(self._path(f"{self.target}/{target}")).recursive().overwrite(True)
+        writer = made.opt(*NEW_NAME).build()
         try:
             return self._reader.read(source, check=check, into=writer)
         finally:
