@@ -10,6 +10,7 @@ of the bytes; the digests must be equal. Targets are deleted after each run, and
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -190,22 +191,6 @@ def measured(bench, objects, mib, runs):
 
 
 # ------------------------------------------------------------------ two servers and a session
-def certificate(folder):
-    """Make an authority and a certificate of this machine; return the authority's certificate, also as a store for Java."""
-    authority, trusted = folder / "authority.crt", folder / "trusted.p12"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    commands = (
-        [*made, "-subj", "/CN=authority", "-keyout", folder / "authority.key", "-out", authority],
-        [*made, "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE",
-         "-CA", authority, "-CAkey", folder / "authority.key", "-keyout", folder / "private.key", "-out", folder / "public.crt"],
-        ["keytool", "-importcert", "-noprompt", "-alias", "here", "-file", authority, "-keystore", trusted,
-         "-storepass", "changeit"],
-    )  # fmt: skip
-    for command in commands:
-        subprocess.run([str(part) for part in command], check=True, capture_output=True)
-    return authority, trusted
-
-
 def settings_of(endpoint, bucket, made):
     """Return the settings of `obstore` for a bucket; over TLS the payload is not signed, as by Hadoop's client."""
     from support.stores.minio import ACCESS_KEY, SECRET_KEY
@@ -219,46 +204,22 @@ def settings_of(endpoint, bucket, made):
     }  # fmt: skip
 
 
-def started(folder, name, made):
-    """Start a server, with TLS if there is a certificate; it answers afterwards."""
-    from support.stores.minio import Store
-
-    class TlsStore(Store):
-        """A server with a certificate in its folder."""
-
-        @property
-        def endpoint(self):
-            """URL of the server."""
-            return super().endpoint.replace("http:", "https:")
-
-    (folder / name).mkdir()
-    if made is None:
-        store = Store(folder / name)
-    else:
-        certificates = folder / name / ".minio" / "certs"
-        certificates.mkdir(parents=True)
-        for file in ("public.crt", "private.key"):
-            (certificates / file).write_bytes((folder / file).read_bytes())
-        store = TlsStore(folder / name)
-    store.start()
-    return store
-
-
 def run(args):
     """Measure all sizes in one session."""
+    import pyspark
     from support.stores.minio import credentials, for_spark
+    from support.stores.tls import certificate, started
 
     from backfill_spark.jvm.session import open_session
 
     os.environ |= {**credentials(), "PYSPARK_PYTHON": sys.executable}
     with tempfile.TemporaryDirectory(prefix="backfill-streamed-") as name:
         folder, servers = Path(name), []
-        os.environ["SPARK_WORKER_DIR"] = name
         made, trusted = certificate(folder) if args.tls else (None, None)
         if made is not None:
             os.environ["SSL_CERT_FILE"] = str(made)
         try:
-            servers += [started(folder, side, made) for side in ("one", "two")]
+            servers += [started(folder / side, made) for side in ("one", "two")]
             one, two = servers
             conf = {
                 **for_spark(one.endpoint), "spark.hadoop.fs.s3a.bucket.there.endpoint": two.endpoint,
@@ -279,7 +240,9 @@ def run(args):
                     measured(bench, *size, 1)
                 return [measured(bench, *map(int, size.split("x")), args.runs) for size in args.sizes.split(",")]
             finally:
+                logs = Path(pyspark.__file__).parent / "work" / spark.sparkContext.applicationId
                 spark.stop()
+                shutil.rmtree(logs, ignore_errors=True)  # Spark keeps the logs of executors in its own folder
         finally:
             for server in servers:
                 server.stop()
