@@ -21,7 +21,7 @@ MARKS = """\
 |---|---|---|---|
 | none, no fence | Checking | refused | refused |
 | none, a fence of a switch-over | Checking | GivingUp | refused |
-| Flipping | Releasing | CheckingTarget | refused |
+| Flipping | Releasing | Reconsidering | refused |
 | Switched | nothing to do | CheckingTarget | Completing |
 | Undoing | refused | Holding | refused |
 """

@@ -16,9 +16,9 @@ from backfill_spark.settings import DriverSettings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from backfill_spark.switch_over.command import SwitchResult as SwitchResult  # noqa: PLC0414
     from backfill_spark.switch_over.copy_back import CopiedBack as CopiedBack  # noqa: PLC0414
     from backfill_spark.switch_over.plan import SwitchPlan as SwitchPlan  # noqa: PLC0414
+    from backfill_spark.switch_over.results import SwitchResult as SwitchResult  # noqa: PLC0414
 
 T = TypeVar("T")
 

@@ -162,3 +162,40 @@ class TestGivenUp:
         with pytest.raises(SwitchBlockedError) as none:
             job.complete_switch(spark)
         assert_ending(none.value, "SwitchBlocked")
+
+
+class DiedError(BaseException):
+    """The process of the command ends here."""
+
+
+class TestAnotherCommand:
+    """It comes while one stands still between two steps, or after one that was killed."""
+
+    def test_leaves_one_table_in_use_and_ends_what_was_unfinished(self, spark, moved):
+        """The slow command changes neither the name nor the target any more; an undo that went forward again goes forward once more."""
+        job, name, source, target = moved()
+
+        def undoes(step):
+            if step == "Flipping":
+                assert job.undo_switch(spark).end == "Undone"
+
+        with pytest.raises(SwitchBlockedError, match="another command changed the switch-over"):
+            job.switch(spark, on_step=undoes)
+        assert name.read_text() == source
+        assert FENCED not in str(head_actions(spark, source).protocol)
+        assert job.switch(spark).end == "Switched"
+
+        def dies(step):
+            if step == "Reversing":
+                other_engine.insert(target, "SELECT * REPLACE (CAST(5000 AS BIGINT) AS id) FROM now LIMIT 1")
+            if step == "Releasing":
+                raise DiedError
+
+        with pytest.raises(DiedError):
+            job.undo_switch(spark, on_step=dies)
+        assert FENCED in str(head_actions(spark, target).protocol)
+        with pytest.raises(SwitchBlockedError, match="other writers changed the target since the switch-over"):
+            job.undo_switch(spark)
+        assert name.read_text() == target
+        assert FENCED not in str(head_actions(spark, target).protocol)
+        assert job.switch(spark).end == "Switched"

@@ -33,6 +33,9 @@ class ProcedureEnd(Model):
     copies_back: bool = False
     """True if the source follows the target after this switch-over, so that another attempt copies back."""
 
+    has_state: bool | None = None
+    """Of the end Nothing: true if the target has the job's state, so that the job follows the source; absent: another end, or an earlier driver."""
+
     rows_inserted: Count = 0
     """Rows that a repair added."""
 

@@ -65,14 +65,12 @@ def finished(mark: Mark | None) -> Mark:
 def resumed(mark: Mark | None) -> Mark | Stop:
     """Return the mark from which a copy back continues, or why it ends: another command came first.
 
-    The caller knows that the switch-over was finished once.
-
-    Raises:
-        SwitchBlockedError: a command that was killed left it unfinished again.
+    The caller knows that the switch-over was finished once. With a mark of the stage Flipping, an undo decided to go forward again and was
+    killed: the caller goes forward first.
     """
     if mark is None:
         return Stop.OPENED
-    return Stop.UNDOING if mark.stage == "Undoing" else finished(mark)
+    return Stop.UNDOING if mark.stage == "Undoing" else mark
 
 
 @dataclass(frozen=True, slots=True)

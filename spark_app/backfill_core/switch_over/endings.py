@@ -31,7 +31,7 @@ def error_of(goal: Goal, ended: SwitchOver, mark: Mark | None, first: Exception 
                 "source accepts writes.",
                 hint="Look at the lag with `backfill status`, or raise --timeout.",
             )
-        case _, End.REFUSED if first is None:
+        case _, End.REFUSED | End.NOTHING if first is None:
             return _refused(goal, mark)
     return first or _unfinished(None)
 

@@ -110,12 +110,26 @@ def record_step(head: TableHead, request: Request, mark: Mark, *, before: Mark |
     if fence is not None and stored == mark and fence.version == mark.fence_version:
         return Recorded(mark)
     if fence is None or fence.version != mark.fence_version or stored != before:
-        raise SwitchBlockedError(
-            f"another command changed the switch-over of {head.path} just now.",
-            hint="Run one `backfill switch` at a time; run it again to see its result.",
-        )
+        raise _changed(head)
     properties = {**head.properties, SWITCH: mark.encode()}
     return property_entry(head, request, OPERATION, properties, {"job": request.job, "stage": mark.stage})
+
+
+def check_marked(head: TableHead, mark: Mark) -> None:
+    """Refuse a change of the target or of the name by a command that stood still while another one changed the mark.
+
+    Raises:
+        SwitchBlockedError: the source has another mark, or none.
+    """
+    if mark_of(head) != mark:
+        raise _changed(head)
+
+
+def _changed(head: TableHead) -> SwitchBlockedError:
+    return SwitchBlockedError(
+        f"another command changed the switch-over of {head.path} just now.",
+        hint="Run one `backfill switch` at a time; run it again to see its result.",
+    )
 
 
 def lift_step(head: TableHead, request: Request, mark: Mark | None) -> Open | LogEntry:

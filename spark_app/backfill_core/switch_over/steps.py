@@ -26,6 +26,9 @@ GivingUp         done           Following       lifts the fence of a switch-over
 CheckingTarget   done           Reversing       the undo begins if no other writer changed the target; keepSource: Following copies their changes to the source first, and compares them
                  others wrote   Refused
                  failed         Refused
+Reconsidering    done           Reversing       CheckingTarget of a switch-over or an undo that was killed after it decided to flip: it goes back, or forward
+                 others wrote   Releasing
+                 failed         Interrupted
 Reversing        done           Holding         stores the mark Undoing in the source
                  failed         Interrupted
 Holding          done           Rechecking      makes the target read-only
@@ -78,6 +81,7 @@ class Step(StrEnum):
     SETTLE = "Settling"
     GIVE_UP = "GivingUp"
     CHECK_TARGET = "CheckingTarget"
+    RECONSIDER = "Reconsidering"
     REVERSE = "Reversing"
     HOLD = "Holding"
     RECHECK = "Rechecking"
@@ -95,6 +99,9 @@ class End(StrEnum):
 
     REFUSED = "Refused"
     """Nothing was changed."""
+
+    NOTHING = "Nothing"
+    """Nothing was changed: the source has no switch-over to undo or to complete."""
 
     FOLLOWING = "Following"
     """The source accepts writes, and the job follows it."""
@@ -155,6 +162,7 @@ TRANSITIONS: Final[Mapping[Step, Next]] = {
     Step.SETTLE: Next(End.SWITCHED, End.INTERRUPTED),
     Step.GIVE_UP: Next(End.FOLLOWING, End.INTERRUPTED),
     Step.CHECK_TARGET: Next(Step.REVERSE, End.REFUSED, End.REFUSED),
+    Step.RECONSIDER: Next(Step.REVERSE, End.INTERRUPTED, Step.RELEASE),
     Step.REVERSE: Next(Step.HOLD, End.INTERRUPTED),
     Step.HOLD: Next(Step.RECHECK, End.INTERRUPTED),
     Step.RECHECK: Next(Step.VERIFY_BACK, End.INTERRUPTED, Step.REDO),
@@ -223,11 +231,15 @@ def _start(goal: Goal, stage: Stage | None, *, fenced: bool) -> Step | End:
         case Goal.SWITCH, "Switched":
             return End.SWITCHED
         case Goal.UNDO, None:
-            return Step.GIVE_UP if fenced else End.REFUSED
+            return Step.GIVE_UP if fenced else End.NOTHING
         case Goal.UNDO, "Undoing":
             return Step.HOLD
+        case Goal.UNDO, "Flipping":
+            return Step.RECONSIDER  # both tables may be read-only: a refusal would leave them so
         case Goal.UNDO, _:
             return Step.CHECK_TARGET
+        case Goal.COMPLETE, None:
+            return End.NOTHING
         case Goal.COMPLETE, "Switched":
             return Step.COMPLETE
         case _:

@@ -13,7 +13,7 @@ from backfill_api.status.procedure import ProcedureEnd, ProcedureKind
 from backfill_core.copy_back.following import resumed
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED, BackfillError, VerificationFailedError
 from backfill_core.switch_over.requests import refused_switch
-from backfill_core.switch_over.steps import End, Goal, Step
+from backfill_core.switch_over.steps import End, Goal
 from backfill_spark.control.wire import to_api_receipt
 from backfill_spark.driver import termination_message
 from backfill_spark.jvm.java_process import JavaWatch
@@ -34,9 +34,6 @@ KINDS: Final[dict[str, ProcedureKind]] = {
     PROCEDURE_MODES[kind]: kind for kind in ("Switch", "UndoSwitch", "CompleteSwitch", "FollowBack", "Repair", "Close")
 }
 GOALS: Final = {"Switch": Goal.SWITCH, "UndoSwitch": Goal.UNDO, "CompleteSwitch": Goal.COMPLETE}
-NOTHING: Final = "Nothing"
-"""End of an undo or a completion that found no switch-over."""
-
 COPY_BACK_ENDED: Final = "CopyBackEnded"
 STOPPED: Final = "stopped before the end; the next attempt begins again"
 
@@ -66,13 +63,15 @@ def perform(
         starting: Called before each step.
         spark: A session to use; by default, a session is opened and closed again.
     """
-    kind, ends, steps = KINDS[settings.mode], list[End](), list[str]()
+    kind, ends = KINDS[settings.mode], list[ProcedureEnd]()
     with StepServer(settings, backfill.job_id, stop) as server:
 
         def announce(step: str) -> None:
-            steps.append(step)
             server.starting(step)
             starting(step)
+
+        def ended(end: End, has_state: bool | None) -> None:
+            ends.append(ProcedureEnd(kind=kind, end=end.value, has_state=has_state))
 
         procedure = _Procedure(backfill, without_operator(settings), stop, announce, server.watch, spark)
         try:
@@ -84,22 +83,16 @@ def perform(
                 case "FollowBack":
                     ending = procedure.follow_back(server.copied)
                 case _:
-                    ending = procedure.switch(kind, ends.append)
+                    ending = procedure.switch(kind, ended)
         except StoppedEarly:
-            stopped = Ending(outcome="Stopped", reason="Stopped", message=STOPPED, procedure=_end(kind, ends, steps))
+            end = ends[-1] if ends else None
+            stopped = Ending(outcome="Stopped", reason="Stopped", message=STOPPED, procedure=end)
             return Performed(stopped, EXIT_STOPPED)
         except BackfillError as error:
-            failed = termination_message.of_error(error).model_copy(update={"procedure": _end(kind, ends, steps)})
+            end = ends[-1] if ends else None
+            failed = termination_message.of_error(error).model_copy(update={"procedure": end})
             return Performed(failed, error.exit_code)
     return Performed(ending, EXIT_COMPLETE)
-
-
-def _end(kind: ProcedureKind, ends: list[End], steps: list[str]) -> ProcedureEnd | None:
-    """Return the end of a switch-over that did not reach its goal; `None` if it did not come to any."""
-    if not ends:
-        return None
-    nothing = ends[-1] is End.REFUSED and kind != "Switch" and not set(steps) & set(Step)
-    return ProcedureEnd(kind=kind, end=NOTHING if nothing else ends[-1].value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +106,7 @@ class _Procedure:
     watched: Callable[[JavaWatch], None]
     spark: SparkSession | None
 
-    def switch(self, kind: ProcedureKind, ended: Callable[[End], None]) -> Ending:
+    def switch(self, kind: ProcedureKind, ended: Callable[[End, bool | None], None]) -> Ending:
         """Switch over, undo or complete."""
         goal = GOALS[kind]
         if goal is Goal.SWITCH and (error := refused_switch(self.backfill.spec)) is not None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
 from backfill_core.copy_back.following import KEEP_HINT
 from backfill_core.errors import BackfillError, ReverseEndedError, SwitchBlockedError, VerificationFailedError
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.source_fence.fence import SWITCHING, SourceFence
 from backfill_core.switch_over.endings import error_of
-from backfill_core.switch_over.mark import Mark, Stage, mark_of
+from backfill_core.switch_over.mark import Mark, Stage, check_marked, mark_of
 from backfill_core.switch_over.moment import MOMENT_WAIT_S, Reached, is_drained, is_moment
 from backfill_core.switch_over.obstacles import check_mark, check_spec, may_pass, obstacles
 from backfill_core.switch_over.steps import Answer, End, Goal, Step, SwitchOver, begin
@@ -27,6 +26,7 @@ from backfill_spark.switch_over.comparisons import Compared, Comparisons
 from backfill_spark.switch_over.copy_back import CopiedBack, CopyBack, caught_up
 from backfill_spark.switch_over.follower import Follower
 from backfill_spark.switch_over.plan import SwitchOptions, opened
+from backfill_spark.switch_over.results import SwitchResult, check_equal, differing
 from backfill_spark.switch_over.tables import SwitchTables, check_source, described
 
 if TYPE_CHECKING:
@@ -34,30 +34,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.15
 BLOCKED_HINT = "Remove each obstacle, then run `backfill switch` again; nothing was changed."
-
-
-@dataclass(frozen=True)
-class SwitchResult:
-    """Result of a command that reached its end."""
-
-    end: End
-    source: str
-    target: str
-    flip: tuple[str, ...]
-    """Description of the flip, for users."""
-
-    fence: SourceFence | None = None
-    receipt: TableReceipt | None = None
-    """Comparison of this run; `None` if an earlier run made it."""
-
-    unavailable_s: float | None = None
-    """Seconds from the fence until the target accepted writes under the name; `None` if this run did not switch."""
-
-    compared: tuple[str, ...] = ()
-    """Descriptions of the compared parts of both tables: those of the comparisons before the fence, and of the one after it."""
-
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of each step of this run, in their order."""
 
 
 def switch_over(
@@ -70,7 +46,7 @@ def switch_over(
     spark: SparkSession | None = None,
     stop: StopSignal | None = None,
     starting: Callable[[str], None] = lambda _: None,
-    ended: Callable[[End], None] = lambda _: None,
+    ended: Callable[[End, bool | None], None] = lambda _, __: None,
 ) -> SwitchResult:
     """Switch readers and writers over to the target, undo that, or complete it.
 
@@ -83,7 +59,8 @@ def switch_over(
         spark: A session to use; by default, a session is opened and closed again.
         stop: A requested stop ends a switch-over before the flip.
         starting: Called before each step.
-        ended: Called with the end, also before an error about it is raised.
+        ended: Called with the end, also before an error about it is raised. If there was nothing to undo or to complete, then also with
+            whether the target has the job's state: it lacks the state from a flip until an undo.
 
     Raises:
         InvalidSpecError: no switch-over is possible with this spec.
@@ -110,18 +87,19 @@ def switch_over(
         return run.to_end(goal, machine, starting, ended)
 
 
-def _check_equal(receipt: TableReceipt) -> None:
-    if not receipt.equal:
-        raise VerificationFailedError(
-            f"source and target differ in {_differing(receipt)}: the switch-over was given up.",
-            hint="Compare them with `backfill verify --explain`. The source accepts writes.",
-        )
+def go_forward(
+    tables: SwitchTables, mark: Mark, settings: DriverSettings, stop: StopSignal, starting: Callable[[str], None]
+) -> Mark:
+    """Finish a switch-over whose flip is decided; return the mark that the source has then.
 
-
-def _differing(receipt: TableReceipt) -> str:
-    differing = [f"{len(receipt.mismatches)} of {receipt.vnodes} vnodes"] if receipt.mismatches else []
-    differing += [f"{counted(len(receipt.files), 'file')}"] if receipt.files else []
-    return " and ".join(differing)
+    Raises:
+        BackfillError: see `switch_over`.
+    """
+    follower = Follower(tables.context.spark, tables.context.backfill, settings, lambda: None)
+    run = _Run(tables, SwitchOptions(), stop, mark, follower, Comparisons(tables.context, stop.check))
+    run.to_end(Goal.SWITCH, begin(Goal.SWITCH, mark, fenced=True, timeout_s=0.0), starting, lambda _, __: None)
+    assert run.mark is not None
+    return run.mark
 
 
 @dataclass
@@ -155,7 +133,11 @@ class _Run:
     pause: threading.Event = field(default_factory=threading.Event)
 
     def to_end(
-        self, goal: Goal, machine: SwitchOver, starting: Callable[[str], None], ended: Callable[[End], None]
+        self,
+        goal: Goal,
+        machine: SwitchOver,
+        starting: Callable[[str], None],
+        ended: Callable[[End, bool | None], None],
     ) -> SwitchResult:
         """Perform steps until an end; raise the error of an end that is not the goal."""
         if machine.at is Step.CHECK:
@@ -164,7 +146,7 @@ class _Run:
         else:
             machine = self._steps(machine, starting)
         if isinstance(machine.at, End):
-            ended(machine.at)
+            ended(machine.at, self.tables.state() is not None if machine.at is End.NOTHING else None)
         error = error_of(goal, machine, self.mark, self.errors[0] if self.errors else None)
         if error is not None:
             raise error
@@ -220,7 +202,7 @@ class _Run:
             return  # every row is compared after the fence
         with self.stop.cancels_jobs_of(self.tables.context.spark):
             self.before = self.comparisons.while_following()
-        _check_equal(self.before.receipt)
+        check_equal(self.before.receipt)
         self._check()
 
     def _fence(self) -> None:
@@ -252,7 +234,7 @@ class _Run:
         finally:
             late.cancel()
         receipt = self.after.receipt
-        _check_equal(receipt)
+        check_equal(receipt)
         mark = self.tables.decided(self.fence, "Flipping", receipt)
         others = self.tables.committer.touched_by_others(receipt.target_version, mark.target_version)
         if others:
@@ -268,9 +250,11 @@ class _Run:
 
     def _release(self) -> None:
         self.follower.stop()
+        self._check_marked()  # the stop may take a minute
         self.tables.release_target()
 
     def _flip(self) -> None:
+        self._check_marked()
         self.tables.flip.flip(self.tables.context.sink.path)
         self.flipped_s = time.monotonic()
 
@@ -295,10 +279,18 @@ class _Run:
         self.errors.append(self._unequal(self.before.receipt))
         return Answer.OTHERS_WROTE
 
+    def _reconsider(self) -> Answer:
+        try:
+            return self._check_target()
+        except ReverseEndedError as error:
+            self.errors.append(error)
+            return Answer.OTHERS_WROTE
+
     def _reverse(self) -> None:
         self._stage("Undoing")
 
     def _hold(self) -> None:
+        self._check_marked()
         self.tables.fence_target()
 
     def _recheck(self) -> Answer:
@@ -330,14 +322,16 @@ class _Run:
 
     def _unequal(self, receipt: TableReceipt) -> VerificationFailedError:
         return VerificationFailedError(
-            f"source and target differ in {_differing(receipt)}: the undo was given up, and the target stays in use.",
+            f"source and target differ in {differing(receipt)}: the undo was given up, and the target stays in use.",
             hint=KEEP_HINT,
         )
 
     def _restore(self) -> None:
+        self._check_marked()
         self.tables.restore_name(self._marked)
 
     def _return(self) -> None:
+        self._check_marked()
         consumed = None if self.copied is None else self.copied.source_version
         self.tables.return_state(self._marked, consumed=consumed)
 
@@ -358,6 +352,9 @@ class _Run:
     def _marked(self) -> Mark:
         assert self.mark is not None
         return self.mark
+
+    def _check_marked(self) -> None:
+        check_marked(self.tables.source.head(), self._marked)
 
     def _stage(self, stage: Stage) -> None:
         self._store(replace(self._marked, stage=stage))

@@ -31,7 +31,6 @@ from backfill_spark.switch_over.watched_steps import WatchedSteps
 
 LOOK_EVERY_S = 1.0
 BYTES_MAX = 1 << 30
-"""Largest number of new bytes in one commit, unless one version of the target has more."""
 
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 CHECKPOINT_EVERY = 10
@@ -55,13 +54,23 @@ class CopiedBack:
 class CopyBack:
     """The copy back of one switch-over. Not thread-safe."""
 
-    def __init__(self, tables: SwitchTables, mark: Mark, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        tables: SwitchTables,
+        mark: Mark,
+        check: Callable[[], None],
+        *,
+        copied: Callable[[CopiedBack], None] = lambda _: None,
+        bytes_max: int = BYTES_MAX,
+    ) -> None:
         """Read nothing yet.
 
         Args:
             tables: Both tables.
             mark: The mark of the switch-over; with another one in the source, the copy back stops.
             check: Called often; an exception that it raises ends the copy.
+            copied: Called with the state of the source: at the beginning, and after each commit.
+            bytes_max: Largest number of new bytes in one commit, unless one version of the target has more.
         """
         self._tables, self._mark = tables, mark
         self._spark, self._job = tables.context.spark, tables.context.backfill.job_id
@@ -73,6 +82,7 @@ class CopyBack:
         """Version of the target that the source holds."""
 
         self.commits = 0
+        self._copied, self._reported, self._bytes_max = copied, -1, bytes_max
         self.steps = WatchedSteps(check)
         """Steps of the copy, for a watch of Java."""
 
@@ -99,13 +109,13 @@ class CopyBack:
             if target.version < self.reached:
                 raise self._ended(f"{target.path} was replaced by another table")
             if self.reached >= goal:
-                return CopiedBack(head.path, target.path, self.reached, head.version, self.commits)
+                return self._report(CopiedBack(head.path, target.path, self.reached, head.version, self.commits))
             self._copy(head, target)
 
     def _copy(self, head: TableHead, target: TableHead) -> None:
         """Copy some versions of the target, and try to add the commit after `head`."""
         self._check_reversible(head, target)
-        versions = beginning(self._versions(head, target), bytes_max=BYTES_MAX)
+        versions = beginning(self._versions(head, target), bytes_max=self._bytes_max)
         upto, step = versions[-1].version, self._files.newest().step(fold(versions))
         self._check_step(step)
         crash_point("before_stage")
@@ -120,7 +130,15 @@ class CopyBack:
             self._tables.source.put(entry)
         crash_point("after_log_entry")
         self.commits += 1
+        self._report(CopiedBack(head.path, target.path, upto, entry.version, self.commits))
         self._checkpoint(head, entry.version)
+
+    def _report(self, state: CopiedBack) -> CopiedBack:
+        """Report a state of the source once; a first catch-up may have commits for hours before it returns."""
+        if state.version != self._reported:
+            self._reported = state.version
+            self._copied(state)
+        return state
 
     def _commits(self, head: TableHead) -> tuple[SourceCommit, ...]:
         """Return the commits of the source that no copy back has judged yet, in order."""
@@ -195,15 +213,15 @@ class CopyBack:
                 SparkDeltaLog(self._spark, head.path).checkpoint()
 
 
-def follow(back: CopyBack, tables: SwitchTables, copied: Callable[[CopiedBack], None]) -> Stop:
-    """Copy back until another command ends it; report each state once.
+def follow(back: CopyBack, tables: SwitchTables) -> Stop:
+    """Copy back until another command ends it.
 
     Raises:
         StoppedEarly: a stop was requested.
         ReverseEndedError: see `CopyBack.catch_up`.
         BackfillError: a table cannot be read or written, also after retries.
     """
-    pause, failures, last = threading.Event(), 0, -1
+    pause, failures = threading.Event(), 0
     while True:
         waits_s = LOOK_EVERY_S
         try:
@@ -219,9 +237,6 @@ def follow(back: CopyBack, tables: SwitchTables, copied: Callable[[CopiedBack], 
             failures = 0
             if isinstance(answer, Stop):
                 return answer
-            if answer.version != last:
-                last = answer.version
-                copied(answer)
         ends_s = waits_s
         while ends_s > 0:
             back.steps.check()

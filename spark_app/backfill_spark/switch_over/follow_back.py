@@ -13,6 +13,7 @@ from backfill_core.switch_over.obstacles import check_mark, check_spec
 from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
+from backfill_spark.switch_over.command import go_forward
 from backfill_spark.switch_over.copy_back import CopiedBack, CopyBack, follow
 from backfill_spark.switch_over.plan import opened
 from backfill_spark.switch_over.tables import check_source, described
@@ -65,9 +66,11 @@ def follow_back(
         mark = begins(stored)
         if isinstance(mark, Stop):
             return mark
+        if mark.stage == "Flipping":
+            mark = go_forward(tables, mark, settings, stop, starting)
         starting("copying back")
-        back = CopyBack(tables, mark, stop.check)
+        back = CopyBack(tables, mark, stop.check, copied=copied)
         java = JavaWatch(tables.context.spark, lambda: back.steps.mark, ours=spark is None)
         watched(java)
         with java.running():
-            return follow(back, tables, copied)
+            return follow(back, tables)

@@ -103,6 +103,54 @@ class TestAFenceOfAUser:
         assert {End.FOLLOWING, End.REFUSED, End.SWITCHED} <= ends
 
 
+class TestARefusal:
+    """A refused command has changed nothing, so the table in use accepts writes, and no other command is needed."""
+
+    def test_leaves_nothing_unfinished_after_any_killed_commands(self):
+        """An undo that went forward again and died is no finished switch-over."""
+        refusals = 0
+        for seed in range(200):
+            chance = random.Random(seed)
+            world = World(chance, follows=chance.random() < 0.4)
+            while world.run(Goal.SWITCH) is not End.SWITCHED:
+                pass
+            for _ in range(chance.randint(1, 3)):
+                killed_once(world, Goal.UNDO, chance, released=False)
+            end = world.run(Goal.UNDO)
+
+            refusals += end is End.REFUSED
+            assert end in (End.REFUSED, End.NOTHING, End.SWITCHED, End.UNDONE)
+            assert world.tables[world.name].writable
+            assert world.lost() == []
+
+        assert refusals > 10
+
+
+class TestTwoCommands:
+    """One stands still between two steps, as a frozen process does, while another one reaches its end."""
+
+    @pytest.mark.parametrize("follows", [False, True], ids=["fenced", "following"])
+    def test_agree_on_one_table_whatever_the_order_of_their_steps(self, follows):
+        """The slow one finds out that the mark is not its own before it changes anything outside of the source's log."""
+        for seed in range(8):
+            for slow, fast in ((Goal.SWITCH, Goal.UNDO), (Goal.UNDO, Goal.UNDO), (Goal.UNDO, Goal.COMPLETE)):
+                for at in Step:
+                    world = World(random.Random(seed), follows=follows)
+                    world.write()
+                    world.follow()
+                    if slow is Goal.UNDO:
+                        while world.run(Goal.SWITCH) is not End.SWITCHED:
+                            pass
+                    world.run(slow, meanwhile={at: fast})
+                    world.settle()
+
+                    story = (seed, slow, fast, at)
+                    assert world.lost() == [], story
+                    assert doubled(world) == [], story
+                    assert not world.source_was_open, story
+                    assert world.name == TARGET or world.state is not None, story
+
+
 class TestAnUndo:
     """The source lacks every write that the target accepted."""
 

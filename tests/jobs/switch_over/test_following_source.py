@@ -17,7 +17,10 @@ from backfill import Backfill, Settings
 from backfill.errors import BackfillError, ReverseEndedError, SwitchBlockedError
 from backfill_api.load import load_backfill
 from backfill_core.source_fence.table_protocol import FENCED, SWITCH
+from backfill_core.switch_over.mark import mark_of
 from backfill_spark.delta.log import head_actions
+from backfill_spark.switch_over.copy_back import CopyBack
+from backfill_spark.switch_over.plan import opened
 
 
 @pytest.fixture
@@ -142,6 +145,30 @@ class TestASourceThatFollows:
         assert (done.end, done.receipt.equal, name.read_text()) == ("Undone", True, source)
         assert [part.startswith("compared the changes") for part in done.compared] == [True, True]
         assert ids_in(source) == ids_in(target) == sorted({*range(100), 5000, 5001})
+
+
+class TestACatchUp:
+    """It may take hours, of versions that users wrote while nothing copied back."""
+
+    def test_reports_each_commit_at_once(self, spark, tmp_path, moved):
+        """An attempt that dies in it has made progress, and is no failure."""
+        job, _, source, target = moved()
+        first = job.switch(spark)
+        for order in (5000, 5001):
+            other_engine.insert(target, f"SELECT * REPLACE (CAST({order} AS BIGINT) AS id) FROM now LIMIT 1")
+        newest, states, settings = head_actions(spark, target).version, [], Settings(state_dir=tmp_path / "state")
+
+        with opened(load_backfill(job.document), settings, spark, None, lambda _: None) as tables:
+            mark = mark_of(tables.source.head())
+            back = CopyBack(tables, mark, lambda: None, copied=states.append, bytes_max=1)
+            back.catch_up()
+
+        assert first.end == "Switched"
+        assert [(state.version, state.commits) for state in states] == [(newest - 1, 1), (newest, 2)]
+        assert [state.source_version for state in states] == [
+            head_actions(spark, source).version - 1,
+            head_actions(spark, source).version,
+        ]
 
 
 class TestAnEnd:

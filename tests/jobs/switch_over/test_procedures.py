@@ -22,6 +22,10 @@ from backfill_spark.settings import DriverSettings
 KILLED = -9
 
 
+class DiedError(BaseException):
+    """The process of the attempt ends here."""
+
+
 @pytest.fixture
 def pod(spark, tmp_path):
     """Return a function that runs the driver of a procedure: in this process, or, with a deadly point, in a separate one."""
@@ -30,12 +34,17 @@ def pod(spark, tmp_path):
     file = tmp_path / "job.yaml"
     write_yaml(file, source, target, after="Follow", verify="Final", barrier={"intervalMs": 200})
 
-    def run(mode, *, dies_at=None, **spec):
+    def run(mode, *, dies_at=None, dies_before=None, **spec):
+        def starting(step):
+            if step == dies_before:
+                raise DiedError
+
         if spec:
             write_yaml(file, source, target, **spec)
         if dies_at is None:
             settings = DriverSettings(state_dir=tmp_path / "state", cores=2, mode=mode)
-            return perform(load_backfill(file.read_text()), settings=settings, stop=StopSignal(), spark=spark)
+            job = load_backfill(file.read_text())
+            return perform(job, settings=settings, stop=StopSignal(), starting=starting, spark=spark)
         own = {"BACKFILL_STATE_DIR": str(tmp_path / "state"), "BACKFILL_CORES": "1", **address_of(spark)}
         log = tmp_path / "termination.log"
         own |= {"BACKFILL_MODE": mode, "BACKFILL_CRASH_AT": dies_at, "BACKFILL_TERMINATION_LOG": str(log)}
@@ -68,7 +77,7 @@ class TestTheDriverOfAProcedure:
         assert (undone.exit_code, undone.ending.procedure.end) == (0, "Undone")
         assert FENCED not in str(head_actions(spark, source).protocol)
         assert (refused.exit_code, refused.ending.reason) == (34, "SwitchBlocked")
-        assert refused.ending.procedure.end == "Nothing"
+        assert (refused.ending.procedure.end, refused.ending.procedure.has_state) == ("Nothing", True)
         assert Ending.read(refused.ending.text()) == refused.ending
 
         again = run("switch")
@@ -77,6 +86,7 @@ class TestTheDriverOfAProcedure:
         assert again.ending.procedure.version == head_actions(spark, source).version - 2
         assert 0 < again.ending.procedure.unavailable_ms < 60_000
         assert run("complete-switch").ending.procedure.end == "Completed"
+        assert run("undo-switch").ending.procedure.has_state is False
         impossible = run("switch", after="Exit")
         assert (impossible.exit_code, impossible.ending.reason, impossible.ending.procedure) == (
             20,
@@ -101,7 +111,9 @@ class TestTheDriverOfAProcedure:
 
         assert (undone.exit_code, undone.ending.procedure.end) == (0, "Undone")
         assert ended.ending.procedure is None or ended.ending.procedure.end == "Ended"
-        assert run("switch").ending.procedure.copies_back
+        with pytest.raises(DiedError):
+            run("switch", dies_before="Releasing")
         spark.sql(f"ALTER TABLE delta.`{target}` ADD COLUMNS (extra INT)")
         broken = run("follow-back")
         assert (broken.exit_code, broken.ending.reason, broken.ending.procedure) == (59, "ReverseEnded", None)
+        assert '"stage":"Switched"' in head_actions(spark, source).metadata["configuration"][SWITCH]

@@ -7,11 +7,11 @@ from support.tables.jobs import job
 
 from backfill_core.errors import BackfillError, SwitchBlockedError
 from backfill_core.source_fence.fence import SWITCHING, LogEntry, Request, fence_step
-from backfill_core.switch_over.mark import Mark, give_up_step, lift_step, mark_of, record_step
+from backfill_core.switch_over.mark import Mark, check_marked, give_up_step, lift_step, mark_of, record_step
 from backfill_core.switch_over.obstacles import check_not_in_use
 from backfill_core.switch_over.release import leave_step, return_step
 from backfill_core.switch_over.source_name import source_behind
-from backfill_core.switch_over.steps import Answer, Step, begin
+from backfill_core.switch_over.steps import Answer, Goal, Step, begin
 
 JOB = "shop/orders"
 SOURCE, TARGET = "source", "target"
@@ -143,8 +143,20 @@ class World:
             return False
         return True
 
-    def run(self, goal, *, dies_after=None, fails=0.0, fails_at=None, released=False):
-        """Run a command; it dies after so many effects and steps, fails at a step, or at each with a probability. Return its end."""
+    def settle(self):
+        """Run a command again as its user does, until the source has no unfinished switch-over."""
+        for _ in range(10):
+            mark = mark_of(self.tables[SOURCE].log.head())
+            if mark is None or mark.stage == "Switched":
+                return
+            self.run(Goal.UNDO if mark.stage == "Undoing" else Goal.SWITCH)
+
+    def run(self, goal, *, dies_after=None, fails=0.0, fails_at=None, released=False, meanwhile=None):
+        """Run a command; return its end.
+
+        It dies after `dies_after` effects and steps, fails at a step, or at each with a probability. `meanwhile` has commands that run before
+        a step of it.
+        """
         named = self.tables[self.name].log.head()
         source = self.tables[source_behind(named, target=TARGET)].log
         mark = mark_of(source.head())
@@ -154,6 +166,9 @@ class World:
         steps, self.dies_in = 0, dies_after
         while isinstance(machine.at, Step):
             self.disturb()
+            if meanwhile and machine.at in meanwhile:
+                self.run(meanwhile[machine.at])
+                self.disturb()
             answer = Answer.FAILED
             if machine.at is not fails_at and self.chance.random() >= fails:
                 try:
@@ -229,13 +244,18 @@ class Command:
         tables = self.world.tables
         return Answer.DONE if sorted(tables[SOURCE].rows) == sorted(tables[TARGET].rows) else Answer.FAILED
 
+    def _checked(self):
+        check_marked(self.world.tables[SOURCE].log.head(), self.mark)
+
     def _release(self):
+        self._checked()
         self._lift(TARGET)
         self.world.state = None
         self.world.effect()
         self._settled(TARGET, lambda head: leave_step(head, REQUEST, SOURCE, ()))
 
     def _flip(self):
+        self._checked()
         self.world.name = TARGET
 
     def _settle(self):
@@ -250,10 +270,14 @@ class Command:
     def _check_target(self):
         return self._copy_back() if self.world.follows else self._others()
 
+    def _reconsider(self):
+        return self._check_target()
+
     def _reverse(self):
         self._record("Undoing")
 
     def _hold(self):
+        self._checked()
         self._settled(TARGET, lambda head: fence_step(head, REQUEST))
 
     def _recheck(self):
@@ -266,9 +290,11 @@ class Command:
         return Answer.DONE if sorted(tables[SOURCE].rows) == sorted(tables[TARGET].rows) else Answer.OTHERS_WROTE
 
     def _restore(self):
+        self._checked()
         self.world.name = self.mark.previous
 
     def _return(self):
+        self._checked()
         self._settled(TARGET, lambda head: return_step(head, REQUEST))
         self.world.state = self.mark.state
 
