@@ -165,7 +165,7 @@ class BackfillSpec(Model):
     """End an attempt that does not start within this time."""
 
     ttl_seconds_after_finished: Annotated[StrictInt, Field(ge=0, le=3650 * DAY_S)] | None = None
-    """Delete the object this long after its end; default: never."""
+    """Delete the object this long after its end; default: never. A switch-over that fences the source prevents it, unless deletionPolicy: Release completes it."""
 
     deletion_policy: DeletionPolicy = "Drain"
     """End of a deleted job. `Retain`, and `Drain`, its earlier name: the driver stops at a barrier, and the source gets its own retention

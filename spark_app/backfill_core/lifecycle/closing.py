@@ -6,6 +6,8 @@ any               no driver of it ran, or `spec` is refused  no
 Immediate         any                                        no
 Retain, Drain     extends the source's retention, and did    yes
                   not give it back by its own end
+Retain, Drain     its switch-over is not finished, so the    yes
+                  source may be read-only
 Retain, Drain     any other                                  no
 Release, Drop     any                                        yes
 """
@@ -59,11 +61,19 @@ def must_close(context: Context) -> bool:
         return running(status) is not None
     if isinstance(spec, SpecRefused) or spec.deletion_policy == "Immediate" or not driver_ran(status):
         return False
-    if spec.deletion_policy in ("Release", "Drop"):
+    if spec.deletion_policy in ("Release", "Drop") or _may_be_fenced(status):
         return True
     # The last attempt of a job gives the retention back; after a switch-over, there is no such attempt.
     ended = context.finished is not None and context.finished.type == "Complete" and status.switch is None
     return spec.source.params.extends_retention and not ended
+
+
+def _may_be_fenced(status: BackfillStatus) -> bool:
+    """Return whether drivers of a switch-over ended without its end, so that its fence may be on the source."""
+    run = status.switch
+    if run is None or run.state not in ("Running", "Interrupted") or run.place not in ("Source", "Between"):
+        return False
+    return run.attempts > 0 or run.goal != "Switch"
 
 
 def keeps_finalizer(context: Context) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backfill_api.status.status import BackfillStatus, Condition
 from backfill_api.timestamps import ms_of
+from backfill_core.lifecycle.inputs.procedures import fences_source
 from backfill_core.lifecycle.status.condition_details import fact_of, without_driver
 from backfill_core.lifecycle.status.conditions import ConditionSet
 
@@ -30,9 +31,9 @@ def at_rest(status: BackfillStatus, *, generation: int) -> bool:
 
 
 def forgotten_ms(status: BackfillStatus, ttl_s: int | None) -> int | None:
-    """Return the time at which a finished job must be deleted; `None` for never."""
+    """Return the time at which a finished job must be deleted; `None` for never, as while its switch-over fences the source."""
     completed_ms = ms_of(status.completion_time)
-    return None if ttl_s is None or completed_ms is None else completed_ms + ttl_s * 1000
+    return None if ttl_s is None or completed_ms is None or fences_source(status) else completed_ms + ttl_s * 1000
 
 
 def _shows_end(status: BackfillStatus, over: Condition, *, generation: int) -> bool:

@@ -185,10 +185,8 @@ def over(wish: Observation, begun: Decision, end: str | None, code: int, **field
     up = replace(running(attempt.number), ready=False)
     works = replace(report(attempt.number, table_version=None, reason="Draining"), heard_ms=T0)
     seen = checked(after(wish, begun, pods=(up,), report=works))
-    copies_back = fields.pop("copies_back", False)
-    detail = (
-        ProcedureEnd(kind=kind, end=end, version=412, unavailable_ms=2400, copies_back=copies_back) if end else None
-    )
+    details = {name: fields.pop(name) for name in ("copies_back", "has_state") if name in fields}
+    detail = ProcedureEnd(kind=kind, end=end, version=412, unavailable_ms=2400, **details) if end else None
     outcome = fields.pop("outcome", "Complete" if code == 0 else "Stopped" if code == 10 else "Failed")
     ending = None if code == 137 else Ending(outcome=outcome, procedure=detail, **fields)
     past = replace(ended(code, attempt.number), ending=ending)

@@ -79,16 +79,35 @@ def is_switched(status: BackfillStatus) -> bool:
     return status.switch is not None and status.switch.place in ("Target", "Released")
 
 
+def fences_source(status: BackfillStatus) -> bool:
+    """Return whether a switch-over may keep the source read-only until an undo or an end, which this Backfill requests."""
+    run = status.switch
+    return run is not None and (run.place in ("Between", "Target") or run.state == "Running")
+
+
 def requested(context: Context) -> Request | None:
-    """Return the next procedure to answer; `None` if there is none, or if one is not over yet."""
-    if procedure_of(context.status) not in (None, "FollowBack") or context.policy.refused:
+    """Return the next procedure to answer; `None` if there is none, or if one is not over yet.
+
+    A job that failed does not go on with its switch-over by itself, so an undo may take its place.
+    """
+    unfinished = procedure_of(context.status) not in (None, "FollowBack")
+    if context.policy.refused or (unfinished and not stands_still(context)):
         return None
     control = context.status.control or Control()
     for kind, (annotation, field) in ANNOTATIONS.items():
         token = context.observation.annotations.get(annotation, "")[:TOKEN_CHARACTERS_MAX]
-        if token not in ("", getattr(control, field)):
+        if token not in ("", getattr(control, field)) and (kind == "UndoSwitch" or not unfinished):
             return Request(kind, token)
+    if unfinished:
+        return None
     return Request("Switch", "") if _is_verified(context) else None
+
+
+def stands_still(context: Context) -> bool:
+    """Return whether the job failed during a switch-over without a report of its end, as with too many lost drivers or a deadline."""
+    over, run = context.finished, context.status.switch
+    failed = over is not None and over.type == "Failed" and context.attempt is None
+    return failed and run is not None and run.state == "Running"
 
 
 def unrecorded(context: Context) -> str:
@@ -219,6 +238,7 @@ def answered(context: Context, request: Request, error: BackfillError | None = N
         goal=GOALS[request.kind], state=state, place=place, automatic=not request.token, start=now, end=end,
         reason=reason, message=message, version=None if before is None else before.version,
         copy_back="" if before is None else before.copy_back,
+        attempts=before.attempts if before is not None and before.state == "Running" else 0,
         receipt_at=None if status.receipt is None else status.receipt.verified_at, by=claim.by, note=claim.note,
     )  # fmt: skip
     return status.model_copy(update={"control": control, "switch": run})

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Final
 
 from backfill_api.status.ending import Ending
-from backfill_api.status.procedure import Place, ProcedureEnd, ProcedureKind
+from backfill_api.status.procedure import Place, ProcedureEnd, ProcedureKind, SwitchRun
 from backfill_api.status.status import Attempt, BackfillStatus
 from backfill_core.errors import ReverseEndedError
 from backfill_core.lifecycle.inputs.procedures import copies_back, procedure_of, short
@@ -31,6 +31,9 @@ from backfill_core.lifecycle.status.closing_ends import closing_termination, wit
 
 COPY_BACK_ENDED: Final = "CopyBackEnded"
 NOT_FOLLOWING: Final = "spec.switch.keepSource was edited, so the source stays at the last copied version of the target"
+REACHED: Final = {"Switch": ("Switched", "Completed"), "Undo": ("Undone",), "Complete": ("Completed",)}
+"""Ends at which each request has reached its goal."""
+
 SWITCH_REFUSED, REPAIR_REFUSED = "SwitchRefused", "RepairRefused"
 
 
@@ -105,11 +108,8 @@ def _end_of(status: BackfillStatus, kind: ProcedureKind, ending: Ending | None, 
     end = "" if detail is None or detail.kind != kind else detail.end
     if end in ("Switched", "Undone", "Completed", "Repaired", "Equal"):
         return end
-    if end == "Nothing" and run is not None and run.attempts:
-        # The attempt that undid or completed it was lost before its report arrived.
-        return "Undone" if kind == "UndoSwitch" else "Completed"
-    if (end, kind) == ("Nothing", "CompleteSwitch") and run is not None and run.place == "Target":
-        return "Completed"  # a command on a machine completed it
+    if end == "Nothing" and run is not None and (by_another := _ended_before(run, kind, detail)):
+        return by_another
     if end == "Following" and termination.outcome == "Complete":
         return "Undone"  # only a fence was there to undo
     if termination.outcome == "Stopped":
@@ -126,6 +126,21 @@ def _end_of(status: BackfillStatus, kind: ProcedureKind, ending: Ending | None, 
     return "Refused" if untouched else "Interrupted"
 
 
+def _ended_before(run: SwitchRun, kind: ProcedureKind, detail: ProcedureEnd | None) -> str:
+    """Return the end of a switch-over that an undo or a completion no longer finds; empty if there was none.
+
+    A command on a machine ended it, or an attempt whose report was lost.
+    """
+    if not (run.attempts or run.place in ("Between", "Target")):
+        return ""
+    if detail is not None and detail.has_state is not None:
+        return "Undone" if detail.has_state else "Completed"
+    # The driver is of an earlier version.
+    if run.attempts:
+        return "Undone" if kind == "UndoSwitch" else "Completed"
+    return "Completed" if kind == "CompleteSwitch" and run.place == "Target" else ""
+
+
 def _with_switch(
     status: BackfillStatus, end: str, detail: ProcedureEnd | None, termination: Termination, timestamp: str
 ) -> BackfillStatus:
@@ -140,8 +155,9 @@ def _with_switch(
         place = "Between"
     good, over = end in ("Switched", "Undone", "Completed"), end not in ("", "Interrupted")
     state, goal = end or "Running", run.goal
-    if goal == "Undo" and end == "Switched":
-        state, good = "Refused", False  # others wrote to the target, so the name was flipped to it again
+    if good and end not in REACHED[goal]:
+        # Others wrote to the target, so an undo flipped the name to it again; or another command came first.
+        state, good = "Refused", False
     if end == "Refused" and place == "Between":
         state, over, goal = "Interrupted", False, "Switch"
     copies = "Running" if detail is not None and detail.copies_back else run.copy_back

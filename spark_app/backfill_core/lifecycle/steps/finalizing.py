@@ -6,11 +6,20 @@ from dataclasses import replace
 from typing import Literal
 
 from backfill_api.names import DRAIN_FINALIZER
+from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import BackfillStatus, Control, RefreshRun
 from backfill_core.lifecycle.actions import Action, DeleteObject, RemoveFinalizer
 from backfill_core.lifecycle.closing import given_up, is_closing
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.procedures import answered, continued, procedure_of, refused, requested
+from backfill_core.lifecycle.inputs.procedures import (
+    answered,
+    continued,
+    fences_source,
+    procedure_of,
+    refused,
+    requested,
+    stands_still,
+)
 from backfill_core.lifecycle.observation import DriverPod
 from backfill_core.lifecycle.refresh_times import refresh_is_due, with_started
 from backfill_core.lifecycle.status.condition_details import without_effect
@@ -87,10 +96,18 @@ def reconcile_finished(context: Context) -> StepResult | Ended[Literal["Reopened
     result = StepResult(context.status, without_driver(context, conditions), tuple(actions))
     result = result.requeue_within(stuck_ms(context, alive))
     completed = context.status.completion_time
-    if policy.ttl_s is None or completed is None or policy.refused:
+    if policy.ttl_s is None or completed is None or policy.refused or _records_a_fence(context):
         return result
     left_ms = context.left_ms(completed, policy.ttl_s * 1000)
     return result.then(DeleteObject()) if left_ms <= 0 else result.requeue_within(left_ms)
+
+
+def _records_a_fence(context: Context) -> bool:
+    """Return whether only this object shows that the source is fenced, and a deletion by time would leave it so."""
+    spec, run = context.observation.spec, context.status.switch
+    opens = isinstance(spec, BackfillSpec) and spec.deletion_policy == "Release"
+    switched = run is not None and run.place == "Target"
+    return fences_source(context.status) and not (opens and switched)
 
 
 def _with_request(context: Context) -> tuple[Context, bool]:
@@ -100,6 +117,7 @@ def _with_request(context: Context) -> tuple[Context, bool]:
         return context, False
     failed = context.finished is not None and context.finished.type == "Failed"
     goes_on = context.status.switch is not None and context.status.switch.place in ("Between", "Target")
+    goes_on = goes_on or stands_still(context)
     error = refused(context, request)
     if error is None and failed and request.kind != "Repair" and not goes_on:
         return context, False

@@ -12,7 +12,7 @@ from support.operators.switched_world import commands, launches
 
 from backfill_api.names import SKIP_CLOSING_ANNOTATION
 from backfill_api.status.ending import Ending
-from backfill_api.status.procedure import ClosingRun, ProcedureEnd
+from backfill_api.status.procedure import ClosingRun, ProcedureEnd, SwitchRun
 from backfill_core.lifecycle.actions import (
     AddFinalizer,
     Decision,
@@ -86,6 +86,27 @@ class TestWhichDeletionsNeedADriver:
 
         assert launches(decision) == ([(2, "Close")] if needed else [])
         assert (RemoveFinalizer() in decision.actions) is not needed
+
+    @pytest.mark.parametrize(
+        ("run", "needed"),
+        [
+            ({"goal": "Switch", "state": "Running", "attempts": 1}, True),
+            ({"goal": "Switch", "state": "Interrupted", "place": "Between", "attempts": 1}, True),
+            ({"goal": "Undo", "state": "Running"}, True),
+            ({"goal": "Switch", "state": "Running"}, False),
+            ({"goal": "Switch", "state": "Refused", "attempts": 1}, False),
+            ({"goal": "Switch", "state": "Switched", "place": "Target", "attempts": 1}, False),
+            ({"goal": "Undo", "state": "Running", "place": "Target", "attempts": 1}, False),
+        ],
+    )
+    def test_an_unfinished_switch_over_may_have_made_the_source_read_only(
+        self, run: dict[str, Any], needed: bool
+    ) -> None:
+        """Without a driver nobody would lift its fence, and nothing on the cluster would show whose it is."""
+        status = STATUSES["suspended"].model_copy(update={"switch": SwitchRun(start="2027-01-15T08:00:00Z", **run)})
+        decision = checked(replace(gone("Retain", "suspended"), status=status))
+
+        assert launches(decision) == ([(2, "Close")] if needed else [])
 
     def test_the_driver_of_the_job_stops_first(self) -> None:
         """Two drivers must not write the same target."""

@@ -33,6 +33,9 @@ from backfill_api.names import (
     SWITCH_ANNOTATION,
     UNDO_SWITCH_ANNOTATION,
 )
+from backfill_core.lifecycle.actions import DeleteObject
+from backfill_core.lifecycle.decide import decide
+from backfill_core.lifecycle.resting import forgotten_ms
 
 
 class TestARequestedSwitchOver:
@@ -141,6 +144,24 @@ class TestARequestedSwitchOver:
         assert launches(restarted) == [(3, "Switch")]
         assert launches(undone) == [(3, "UndoSwitch")]
 
+    @pytest.mark.parametrize("limit", [{"backoffLimit": 0}, {"activeDeadlineSeconds": 600}])
+    def test_one_of_a_job_that_failed_meanwhile_can_be_undone(self, limit: dict[str, Any]) -> None:
+        """Its drivers died without a report, so the source may be read-only; only a restart would continue with the switch-over."""
+        wish, begun = stopped(follows(annotations={SWITCH_ANNOTATION: "a"}, spec=spec(after="Follow", **limit)))
+        gone, lost = over(wish, begun, None, 137)
+        rests = after(gone, lost, pods=(), live=True)
+        failed = checked(rests, T0 + 3_600_000)
+        rests = after(rests, failed, pods=(), live=True)
+        wish = replace(rests, annotations={SWITCH_ANNOTATION: "a", UNDO_SWITCH_ANNOTATION: "u"})
+        undone = checked(wish, T0 + 3_600_000)
+        other = checked(replace(rests, annotations={SWITCH_ANNOTATION: "b"}), T0 + 3_600_000)
+
+        assert failed.status.phase == "Failed"
+        assert launches(undone) == [(3, "UndoSwitch")]
+        assert undone.status.switch is not None
+        assert (undone.status.switch.goal, undone.status.switch.attempts) == ("Undo", 1)
+        assert launches(other) == []
+
     def test_an_end_without_a_report_after_a_lost_driver_counts_as_interrupted(self) -> None:
         """The lost driver may have made the source read-only."""
         wish, begun = stopped(follows(annotations={SWITCH_ANNOTATION: "a"}))
@@ -202,6 +223,34 @@ class TestAfterTheSwitchOver:
         shown = next(condition for condition in again.status.conditions if condition.type == "Switched")
         assert (shown.status, shown.reason) == ("True", "SwitchBlocked")
 
+    @pytest.mark.parametrize(
+        ("state", "place", "policy", "deleted"),
+        [
+            ("Switched", "Target", "Retain", False),
+            ("Interrupted", "Between", "Release", False),
+            ("Switched", "Target", "Release", True),
+            ("Completed", "Released", "Retain", True),
+        ],
+    )
+    def test_its_time_to_live_does_not_delete_the_only_record_of_a_fence(
+        self, state: str, place: str, policy: str, deleted: bool
+    ) -> None:
+        """The source would stay read-only, without an object that undoes or completes it; `Release` completes it."""
+        rests, done = switched()
+        assert done.status.switch is not None
+        run = done.status.switch.model_copy(update={"state": state, "place": place})
+        over = replace(
+            rests,
+            spec=spec(after="Follow", ttlSecondsAfterFinished=60, deletionPolicy=policy),
+            status=done.status.model_copy(update={"switch": run}),
+        )
+        decision = decide(over, T0 + 3_600_000)
+        due_ms = forgotten_ms(over.status, 60)
+
+        assert (DeleteObject() in decision.actions) is deleted
+        assert due_ms is not None or place != "Released"
+        assert due_ms is None or place not in ("Between", "Target")
+
     def test_an_undo_returns_the_job_to_its_source(self) -> None:
         """The next ordinary attempt follows the source as before."""
         rests, _ = switched()
@@ -239,6 +288,32 @@ class TestAfterTheSwitchOver:
         assert undone.status.switch is not None
         assert (undone.status.switch.state, undone.status.switch.place) == ("Undone", "Source")
         assert launches(again)[0][1] is None
+
+    @pytest.mark.parametrize(
+        ("annotation", "has_state", "state", "place", "follows_again"),
+        [
+            (UNDO_SWITCH_ANNOTATION, True, "Undone", "Source", True),
+            (UNDO_SWITCH_ANNOTATION, False, "Refused", "Released", False),
+            (UNDO_SWITCH_ANNOTATION, None, "Refused", "Target", False),
+            (COMPLETE_SWITCH_ANNOTATION, True, "Refused", "Source", True),
+            (COMPLETE_SWITCH_ANNOTATION, False, "Completed", "Released", False),
+            (COMPLETE_SWITCH_ANNOTATION, None, "Completed", "Released", False),
+        ],
+    )
+    def test_an_end_by_a_command_on_a_machine_is_found(
+        self, annotation: str, has_state: bool | None, state: str, place: str, follows_again: bool
+    ) -> None:
+        """The job's state is in the target exactly if the source is in use; a driver of an earlier version does not report it."""
+        rests, _ = switched()
+        wish = replace(rests, annotations={SWITCH_ANNOTATION: "a", annotation: "u"})
+        gone, found = over(
+            wish, checked(wish), "Nothing", 34, reason="SwitchBlocked", message="nothing.", has_state=has_state
+        )
+        again = checked(after(gone, found, pods=(), live=True))
+
+        assert found.status.switch is not None
+        assert (found.status.switch.state, found.status.switch.place) == (state, place)
+        assert [procedure for _, procedure in launches(again)] == ([None] if follows_again else [])
 
     def test_an_unfinished_undo_stays_the_goal(self) -> None:
         """Another goal is refused by the log of the source, so it must not replace the one that can go on."""
