@@ -34,7 +34,8 @@ class ProcedureEnd(Model):
     """True if the source follows the target after this switch-over, so that another attempt copies back."""
 
     has_state: bool | None = None
-    """Of the end Nothing: true if the target has the job's state, so that the job follows the source; absent: another end, or an earlier driver."""
+    """Of the end Nothing: true if the target has the job's state, so that the job follows the source; false if it has replaced the source;
+    absent: neither, another end, or an earlier driver."""
 
     rows_inserted: Count = 0
     """Rows that a repair added."""

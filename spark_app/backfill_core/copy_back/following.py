@@ -30,10 +30,14 @@ from backfill_core.source_fence.fence import (
     TableHead,
     files_entry,
 )
+from backfill_core.source_fence.hold import OPERATIONS as HOLDS
 from backfill_core.switch_over.mark import OPERATION, Mark, mark_of
 
 COPY_BACK: Final = "COPY BACK"
 """Operation in the source's history."""
+
+OF_COMMANDS: Final = (FENCE, UNFENCE, OPERATION, *HOLDS)
+"""Operations of entries without files."""
 
 WAITS_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds of waiting before each further try, after failures that may pass."""
@@ -96,7 +100,7 @@ class SourceCommit:
         """Return True if the job's commands wrote it."""
         if self.engine != ENGINE_INFO or (self.parameters or {}).get("job") != job:
             return False
-        return self.operation == COPY_BACK or (self.operation in (FENCE, UNFENCE, OPERATION) and not self.has_files)
+        return self.operation == COPY_BACK or (self.operation in OF_COMMANDS and not self.has_files)
 
     def ends_the_search(self, mark: Mark) -> bool:
         """Return True if a copy back of this switch-over wrote it, after it had judged all earlier commits."""

@@ -13,6 +13,7 @@ from backfill_core.copy_back.following import KEEP_HINT
 from backfill_core.errors import BackfillError, ReverseEndedError, SwitchBlockedError, VerificationFailedError
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.source_fence.fence import SWITCHING, SourceFence
+from backfill_core.source_fence.table_protocol import SWITCHED_FROM
 from backfill_core.switch_over.endings import error_of
 from backfill_core.switch_over.mark import Mark, Stage, check_marked, mark_of
 from backfill_core.switch_over.moment import MOMENT_WAIT_S, Reached, is_drained, is_moment
@@ -60,7 +61,7 @@ def switch_over(
         stop: A requested stop ends a switch-over before the flip.
         starting: Called before each step.
         ended: Called with the end, also before an error about it is raised. If there was nothing to undo or to complete, then also with
-            whether the target has the job's state: it lacks the state from a flip until an undo.
+            whether the target has the job's state: a target that has replaced the source lacks it. `None` if neither is true.
 
     Raises:
         InvalidSpecError: no switch-over is possible with this spec.
@@ -146,11 +147,20 @@ class _Run:
         else:
             machine = self._steps(machine, starting)
         if isinstance(machine.at, End):
-            ended(machine.at, self.tables.state() is not None if machine.at is End.NOTHING else None)
+            ended(machine.at, self._has_state() if machine.at is End.NOTHING else None)
         error = error_of(goal, machine, self.mark, self.errors[0] if self.errors else None)
         if error is not None:
             raise error
         return self._result(machine)
+
+    def _has_state(self) -> bool | None:
+        """Return whether the target has the job's state; `None` if it has none, and has not replaced this source."""
+        stored = self.tables.committer.read_state()
+        if stored.text is not None:
+            return True
+        exists = stored.table_version >= 0
+        replaced = exists and self.tables.target.head().properties.get(SWITCHED_FROM) == self.tables.source.path
+        return False if replaced else None
 
     def _steps(self, machine: SwitchOver, starting: Callable[[str], None]) -> SwitchOver:
         while isinstance(machine.at, Step):

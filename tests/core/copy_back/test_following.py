@@ -117,6 +117,22 @@ class TestOthers:
         assert world.commits == 0
 
 
+class TestAHold:
+    """`backfill release` gives the source its own retention back, also while it follows the target."""
+
+    def test_that_the_job_ends_does_not_end_it(self):
+        """The entry has no files, and the job wrote it."""
+        world = CopyWorld(random.Random(3))
+        world.holds()
+        process = world.process()
+        next(process)
+        world.ends_hold()
+        world.write()
+
+        assert ran(process) is None
+        assert world.commits == 1
+
+
 class TestAStart:
     """The mark in the source decides whether there is anything to copy."""
 
@@ -127,8 +143,12 @@ class TestAStart:
         assert resumed(self.SWITCHED) is self.SWITCHED
         assert resumed(None) is Stop.OPENED
         assert resumed(replace(self.SWITCHED, stage="Undoing")) is Stop.UNDOING
-        with pytest.raises(SwitchBlockedError, match="no finished switch-over"):
-            resumed(replace(self.SWITCHED, stage="Flipping"))
+
+    def test_on_a_cluster_goes_forward_first_after_a_killed_undo(self):
+        """An undo on a machine met writes of others, decided to go forward again, and died: no user need act."""
+        flipping = replace(self.SWITCHED, stage="Flipping")
+
+        assert resumed(flipping) is flipping
 
     @pytest.mark.parametrize("stage", [None, "Undoing", "Flipping"])
     def test_of_a_user_needs_a_finished_switch_over(self, stage):

@@ -10,6 +10,7 @@ from backfill_core.copy_back.following import SourceCommit, app_id, copy_entry, 
 from backfill_core.errors import ReverseEndedError
 from backfill_core.log_shipping.folding import beginning, fold
 from backfill_core.source_fence.fence import SWITCHING, LogEntry, Request, fence_step, unfence_step
+from backfill_core.source_fence.hold import end_hold_step, hold_step
 from backfill_core.switch_over.mark import Mark, lift_step, record_step
 
 JOB = "shop/orders"
@@ -54,6 +55,14 @@ class CopyWorld:
     def lift_by_hand(self):
         """Lift the fence as `backfill unfence --force` does."""
         self.put(unfence_step(self.head, REQUEST, force=True))
+
+    def holds(self):
+        """Extend the retention as a job with `hold: Extend` does."""
+        self.put(hold_step(self.head, REQUEST, lambda *_: 0))
+
+    def ends_hold(self):
+        """Restore the retention as `backfill release` does."""
+        self.put(end_hold_step(self.head, REQUEST))
 
     def undo_begins(self):
         """Store another stage of the mark."""
