@@ -12,6 +12,7 @@ from backfill_api.status.status import BackfillStatus, RefreshTimes
 from backfill_api.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.actions import EventNote
 from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.procedures import procedure_of
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status.conditions import ConditionSet
 
@@ -46,14 +47,16 @@ def with_refresh_times(context: Context, status: BackfillStatus, conditions: Con
     refresh = _scheduled(context)
     times = None
     if refresh is not None and _has_times(status, conditions):
-        times = _times(context, refresh, status.refresh_times, finished=conditions.finished)
+        rests = conditions.finished or _is_repaired(status)
+        times = _times(context, refresh, status.refresh_times, finished=rests)
     return status if times == status.refresh_times else status.model_copy(update={"refresh_times": times})
 
 
 def next_refresh_in_ms(context: Context, status: BackfillStatus) -> int | None:
     """Return the milliseconds until the next time needs a decision; `None` if none does."""
     times = status.refresh_times
-    next_ms = None if times is None or times.waits or _scheduled(context) is None else ms_of(times.next)
+    waits = times is None or times.waits or _scheduled(context) is None or _is_repaired(status)
+    next_ms = None if times is None or waits else ms_of(times.next)
     return None if next_ms is None else max(AGAIN_MS, next_ms - context.now_ms)
 
 
@@ -68,10 +71,15 @@ def skipped_event(before: BackfillStatus, status: BackfillStatus) -> tuple[Event
 
 
 def _has_times(status: BackfillStatus, conditions: ConditionSet) -> bool:
-    """Return whether a schedule applies: to a complete job, and to one whose refresh runs or failed."""
+    """Return whether a schedule applies: to a complete job, to one that is repaired, and to one whose refresh runs or failed."""
     if status.refresh is None:
-        return conditions.state == "Complete"
+        return conditions.state == "Complete" or (status.refresh_times is not None and _is_repaired(status))
     return conditions.state != "Failed" or not status.refresh.done
+
+
+def _is_repaired(status: BackfillStatus) -> bool:
+    """Return whether a repair runs, which takes no changes: a time that comes meanwhile starts a refresh after it."""
+    return procedure_of(status) == "Repair"
 
 
 def _scheduled(context: Context) -> RefreshSpec | None:

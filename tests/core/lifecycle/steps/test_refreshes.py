@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import T0, after, checked, ended, observed, pod, running, spec
+from support.operators.switched_world import over as end_of_procedure
 
-from backfill_api.names import REFRESH_ANNOTATION
+from backfill_api.names import REFRESH_ANNOTATION, REPAIR_ANNOTATION
 from backfill_api.spec.change_claim import PauseAll
 from backfill_api.status.ending import Ending
+from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import RefreshRun, RefreshTimes
 from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.actions import Decision, LaunchDriver
@@ -240,6 +242,21 @@ class TestASchedule:
             f"no refresh at {night(2)}: the one that began at {night(1)} has not ended; the next time is {night(3)}"
         ]
         assert events(again) == []
+
+    def test_time_during_a_repair_starts_a_refresh_after_it(self) -> None:
+        """A repair takes no changes of the source, and nothing else would tell that a night was left out."""
+        seen = replace(scheduled(), annotations={REPAIR_ANNOTATION: "r"})
+        receipt = ReceiptSummary(target_version=3, rows=100, verified_at="2027-01-15T07:59:00Z")
+        seen = replace(seen, status=seen.status.model_copy(update={"receipt": receipt}))
+        begun = checked(seen, NIGHT_1_MS - 60_000)
+        late = checked(after(seen, begun, live=True), NIGHT_1_MS + 5_000)
+        seen = after(seen, late, live=True)
+        gone, done = end_of_procedure(seen, late, "Repaired", 0)
+        again = checked(after(gone, done, pods=(), live=True), NIGHT_1_MS + 60_000)
+
+        assert (times(late).next, times(late).skipped, events(late)) == (night(1), None, [])
+        assert (late.requeue_after_s or 0) > 1
+        assert launches(again) == [(3, True)]
 
     def test_failed_refresh_runs_again_at_the_next_time(self) -> None:
         """An outage of one night does not end a schedule. A first run that failed is for a person."""
