@@ -6,8 +6,8 @@ any               no driver of it ran, or `spec` is refused  no
 Immediate         any                                        no
 Retain, Drain     extends the source's retention, and did    yes
                   not give it back by its own end
-Retain, Drain     its switch-over is not finished, so the    yes
-                  source may be read-only
+Retain, Drain     its switch-over or undo is not finished,   yes
+                  so a table may be read-only
 Retain, Drain     any other                                  no
 Release, Drop     any                                        yes
 """
@@ -69,11 +69,12 @@ def must_close(context: Context) -> bool:
 
 
 def _may_be_fenced(status: BackfillStatus) -> bool:
-    """Return whether drivers of a switch-over ended without its end, so that its fence may be on the source."""
+    """Return whether drivers of a switch-over or an undo ended without its end, so that a table may be read-only."""
     run = status.switch
-    if run is None or run.state not in ("Running", "Interrupted") or run.place not in ("Source", "Between"):
+    if run is None or run.state not in ("Running", "Interrupted"):
         return False
-    return run.attempts > 0 or run.goal != "Switch"
+    # An undo at the source continues a switch-over that lost its drivers.
+    return run.attempts > 0 or run.place == "Between" or (run.place == "Source" and run.goal != "Switch")
 
 
 def keeps_finalizer(context: Context) -> bool:

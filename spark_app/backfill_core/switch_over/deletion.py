@@ -2,18 +2,21 @@
 
 deletionPolicy   fence of the source by this job          parts
 --------------   --------------------------------------   ------------------------------------
-Retain, Drain    none; of a user; of a switch-over that   EndHold
-                 has decided to flip
+any              of an unfinished flip or undo            Finish; then the row of its result
+Retain, Drain    none; of a user; of a completed flip;    EndHold
+                 of one that cannot be finished
 Retain, Drain    of a switch-over before its decision     GiveUp, EndHold
 Release          none                                     EndHold, Release
 Release          of a user; of a completed flip           EndHold, Release, Open
 Release          of a switch-over before its decision     GiveUp, EndHold, Release
-Release          of an unfinished flip or undo            EndHold; refused
+Release          of one that cannot be finished           EndHold; refused
 Drop             none                                     EndHold, Drop
 Drop             of a switch-over before its decision     GiveUp, EndHold, Drop
-Drop             of a user; of any flip or undo           EndHold; refused
+Drop             of a user; of a completed flip; of one   EndHold; refused
+                 that cannot be finished
 
-Every part may be repeated, so a killed attempt is followed by one that begins again. The source opens last: an attempt that dies
+A flip that was decided goes forward, and an undo goes back, as the same command of a user would: else a killed driver would leave two
+tables that accept no writes. Every part may be repeated, so a killed attempt is followed by one that begins again. The source opens last: an attempt that dies
 before it leaves the fence, which names the job.
 """
 
@@ -24,12 +27,13 @@ from typing import Literal
 
 from backfill_api.spec.end_of_life.deletion import DeletionPolicy
 from backfill_core.source_fence.fence import SWITCHING, TableHead
-from backfill_core.switch_over.mark import mark_of
+from backfill_core.switch_over.mark import Mark, mark_of
+from backfill_core.switch_over.steps import Goal
 
-Part = Literal["GiveUp", "EndHold", "Release", "Drop", "Open"]
-Standing = Literal["Open", "Fenced", "Switching", "Between", "Switched"]
+Part = Literal["Finish", "GiveUp", "EndHold", "Release", "Drop", "Open"]
+Standing = Literal["Open", "Fenced", "Switching", "Between", "Stuck", "Switched"]
 """State of the source: without a fence of the job, with one that a user set, with one of a switch-over that decided nothing yet, with
-one that is being flipped or undone, with one whose readers and writers use the target."""
+one that is being flipped or undone, with one for which that failed for good, with one whose readers and writers use the target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +63,24 @@ def standing_of(head: TableHead | None, job: str) -> Standing:
     return "Switching" if head.fence.purpose == SWITCHING else "Fenced"
 
 
+def finishing(mark: Mark) -> Goal:
+    """Return the request that finishes an unfinished flip or undo."""
+    return Goal.UNDO if mark.stage == "Undoing" else Goal.SWITCH
+
+
 def plan_deletion(policy: DeletionPolicy, standing: Standing) -> DeletionPlan:
     """Return the parts of the end of a deleted job."""
     first: tuple[Part, ...] = ("GiveUp", "EndHold") if standing == "Switching" else ("EndHold",)
     match policy, standing:
-        case "Release", "Between":
+        case _, "Between":
+            return DeletionPlan(("Finish",))
+        case "Release", "Stuck":
             return DeletionPlan(first, "a switch-over or its undo is not finished, and the source is read-only")
         case "Release", "Fenced" | "Switched":
             return DeletionPlan((*first, "Release", "Open"))
         case "Release", _:
             return DeletionPlan((*first, "Release"))
-        case "Drop", "Fenced" | "Between" | "Switched":
+        case "Drop", "Fenced" | "Stuck" | "Switched":
             return DeletionPlan(first, "the job fences the source, so readers and writers may use the target already")
         case "Drop", _:
             return DeletionPlan((*first, "Drop"))

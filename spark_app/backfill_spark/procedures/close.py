@@ -10,9 +10,9 @@ from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import ProcedureEnd
 from backfill_core.command_errors import NotDroppableError
-from backfill_core.errors import SourceNotFoundError
+from backfill_core.errors import BackfillError, SourceNotFoundError
 from backfill_core.source_fence.fence import Request, TableHead
-from backfill_core.switch_over.deletion import Part, plan_deletion, standing_of
+from backfill_core.switch_over.deletion import Part, finishing, plan_deletion, standing_of
 from backfill_core.switch_over.mark import Mark, give_up_step, lift_step, mark_of
 from backfill_core.switch_over.source_name import source_behind
 from backfill_spark.driver.fence import TIMEOUT_S, end_hold_log, request_of, settled, source_log
@@ -23,6 +23,8 @@ from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.failures import explained
 from backfill_spark.ports.source import FencedLog
 from backfill_spark.settings import DriverSettings
+from backfill_spark.switch_over.command import switch_over
+from backfill_spark.switch_over.plan import SwitchOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +33,7 @@ READING: Final = "reading the log of the source"
 UNCHANGED: Final = "the target and the job's state in it are unchanged"
 REFUSED_HINT: Final = "End it with `backfill switch --undo` or `--complete`, or with `backfill unfence`, and a file of this job; then release or drop it."
 STEPS: Final[dict[Part, str]] = {
-    "GiveUp": "lifting the fence of an unfinished switch-over", "EndHold": "restoring the retention of the source",
+    "Finish": "finishing the switch-over", "GiveUp": "lifting the fence of an unfinished switch-over", "EndHold": "restoring the retention of the source",
     "Release": "releasing the target", "Drop": "removing the target", "Open": "lifting the fence of the source",
 }  # fmt: skip
 
@@ -62,7 +64,13 @@ def close_job(
         starting(READING)
         with explained(session, "the end of the job"):
             closing = _Closing.of(backfill, settings, session, stop)
-            plan = plan_deletion(backfill.spec.deletion_policy, standing_of(closing.head, backfill.job_id))
+            standing = standing_of(closing.head, backfill.job_id)
+            if "Finish" in plan_deletion(backfill.spec.deletion_policy, standing).parts:
+                closing.finish(starting)
+                closing = _Closing.of(backfill, settings, session, stop)
+                standing = standing_of(closing.head, backfill.job_id)
+                standing = "Stuck" if standing == "Between" else standing
+            plan = plan_deletion(backfill.spec.deletion_policy, standing)
             try:
                 done = list(filter(None, [closing.perform(part, starting) for part in plan.parts]))
             except NotDroppableError as kept:
@@ -106,6 +114,20 @@ class _Closing:
             log = head = None
         return cls(backfill, settings, spark, stop, log, head)
 
+    def finish(self, starting: Callable[[str], None]) -> None:
+        """Go forward with a decided flip, or back with an undo; after an error that no retry corrects, the log has the result."""
+        assert self.head is not None
+        mark = mark_of(self.head)
+        assert mark is not None
+        try:
+            switch_over(
+                self.backfill, settings=self.settings, goal=finishing(mark), options=SwitchOptions(),
+                stop_other=lambda: None, spark=self.spark, stop=self.stop, starting=starting,
+            )  # fmt: skip
+        except BackfillError as error:
+            if error.retryable:
+                raise
+
     def perform(self, part: Part, starting: Callable[[str], None]) -> str:
         """Perform a part; return its description for users, empty if there was nothing to do."""
         self.stop.check()
@@ -120,6 +142,8 @@ class _Closing:
                 return self._release()
             case "Drop":
                 return self._drop()
+            case "Finish":
+                return ""  # it is planned alone, and `finish` performs it
 
     def _lift(self, step: Callable[[TableHead, Request, Mark | None], object]) -> str:
         assert self.log is not None

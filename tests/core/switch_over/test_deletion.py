@@ -7,8 +7,9 @@ from support.source_fence.memory_log import after_entry, table_head
 from support.source_fence.switch_world import REQUEST
 
 from backfill_core.source_fence.fence import SWITCHING, fence_step
-from backfill_core.switch_over.deletion import plan_deletion, standing_of
-from backfill_core.switch_over.mark import Mark, record_step
+from backfill_core.switch_over.deletion import finishing, plan_deletion, standing_of
+from backfill_core.switch_over.mark import Mark, mark_of, record_step
+from backfill_core.switch_over.steps import Goal
 
 OPEN = table_head()
 FENCED = after_entry(OPEN, fence_step(OPEN, replace(REQUEST, purpose="")))
@@ -45,6 +46,15 @@ class TestTheState:
         assert standing_of(FENCED, "another job") == "Open"
 
 
+class TestAnUnfinishedFlip:
+    """Its tables accept no writes until it is finished, and no other command may come once the object is gone."""
+
+    @pytest.mark.parametrize(("stage", "goal"), [("Flipping", Goal.SWITCH), ("Undoing", Goal.UNDO)])
+    def test_goes_on_in_the_direction_that_its_mark_has(self, stage, goal):
+        """A deletion decides nothing new about the table in use."""
+        assert finishing(mark_of(marked(stage))) is goal
+
+
 class TestThePolicy:
     """The parts, in their order."""
 
@@ -55,6 +65,10 @@ class TestThePolicy:
             ("Drain", "Open", ["EndHold"]),
             ("Retain", "Fenced", ["EndHold"]),
             ("Retain", "Switching", ["GiveUp", "EndHold"]),
+            ("Retain", "Between", ["Finish"]),
+            ("Release", "Between", ["Finish"]),
+            ("Drop", "Between", ["Finish"]),
+            ("Retain", "Stuck", ["EndHold"]),
             ("Retain", "Switched", ["EndHold"]),
             ("Release", "Open", ["EndHold", "Release"]),
             ("Release", "Switching", ["GiveUp", "EndHold", "Release"]),
@@ -72,7 +86,7 @@ class TestThePolicy:
 
     @pytest.mark.parametrize(
         ("policy", "standing"),
-        [("Release", "Between"), ("Drop", "Between"), ("Drop", "Switched"), ("Drop", "Fenced")],
+        [("Release", "Stuck"), ("Drop", "Stuck"), ("Drop", "Switched"), ("Drop", "Fenced")],
     )
     def test_refuses_what_may_be_in_use(self, policy, standing):
         """The retention of the source is given back all the same."""

@@ -16,6 +16,11 @@ from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.procedures.perform import perform
 from backfill_spark.settings import DriverSettings
 
+
+class DiedError(BaseException):
+    """The process of the attempt ends here."""
+
+
 LOG = "delta.logRetentionDuration"
 
 
@@ -106,3 +111,24 @@ class TestTheLastDriver:
 
         assert (ended, Path(place.target).exists()) == ("Refused", True)
         assert "may use the target already" in message
+
+    def test_finishes_a_flip_that_was_decided(self, place, spark):
+        """Its driver died after the decision: without an object, nothing else would let writers use a table."""
+        died = place.settings.model_copy(update={"mode": "switch"})
+
+        def dies(step):
+            if step == "Flipping":
+                raise DiedError
+
+        with pytest.raises(DiedError):
+            perform(place.job("Retain"), settings=died, stop=StopSignal(), starting=dies, spark=spark)
+
+        ended, message = place.end("Release")
+
+        assert (ended, message) == (
+            "Released",
+            "the source has its own retention again; the target has no state of the job; the source accepts writes again",
+        )
+        assert FENCED not in str(DeltaTable(place.source).protocol())
+        update(place.target, "id = 3", amount="amount + 1")
+        assert differences(place.target, place.source) != []

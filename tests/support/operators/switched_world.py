@@ -124,9 +124,14 @@ class SwitchedWorld(World):
         stopped = code == 10 or end == "Repaired"
         ending = Ending(
             outcome="Stopped" if stopped else "Failed" if code else "Complete", reason="SwitchBlocked" if code else end,
-            procedure=ProcedureEnd(kind=kind, end=end, version=1, copies_back=self.follows and end == "Switched") if end else None,
+            procedure=self._end(kind, end) if end else None,
         )  # fmt: skip
         return replace(self._ends(pod, code), ending=ending)
+
+    def _end(self, kind: ProcedureKind, end: str) -> ProcedureEnd:
+        has_state = self.stage == "Source" if end == "Nothing" else None
+        copies_back = self.follows and end == "Switched"
+        return ProcedureEnd(kind=kind, end=end, version=1, copies_back=copies_back, has_state=has_state)
 
     def _report(self) -> DriverReport | None:
         plain = super()._report()

@@ -96,7 +96,8 @@ class TestWhichDeletionsNeedADriver:
             ({"goal": "Switch", "state": "Running"}, False),
             ({"goal": "Switch", "state": "Refused", "attempts": 1}, False),
             ({"goal": "Switch", "state": "Switched", "place": "Target", "attempts": 1}, False),
-            ({"goal": "Undo", "state": "Running", "place": "Target", "attempts": 1}, False),
+            ({"goal": "Undo", "state": "Running", "place": "Target"}, False),
+            ({"goal": "Undo", "state": "Running", "place": "Target", "attempts": 1}, True),
         ],
     )
     def test_an_unfinished_switch_over_may_have_made_the_source_read_only(
