@@ -7,6 +7,7 @@ target                                               source is fenced
 --------------------------------------------------   --------------------------------------------------------------
 it holds the newest version                          now: nothing remains
 a MERGE up to the newest version has begun           now, if the driver has applied a batch since the command began
+a paused job, and a newer version                    never: the target would not get it
 anything else                                        after the longest wait
 """
 
@@ -14,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from backfill_core.errors import SwitchBlockedError
 
 MOMENT_WAIT_S: Final = 60.0
 """Longest wait for a good time. The source accepts writes during the wait, and its lag stays below the limit of the check."""
@@ -29,9 +32,25 @@ class Reached:
     announced: int | None = None
     """Last version of a MERGE that has begun and is not in the target yet; `None` without one."""
 
+    paused: bool = False
+    """True if the job applies no changes until it is resumed."""
+
     def holds(self, version: int) -> bool:
         """Return True if the target holds a version."""
         return self.consumed is not None and self.consumed >= version
+
+
+def check_drains(head: int, now: Reached) -> None:
+    """Refuse a fence after which the target would never get the versions that it lacks.
+
+    Raises:
+        SwitchBlockedError: the job is paused, and the source has a newer version.
+    """
+    if now.paused and not now.holds(head):
+        raise SwitchBlockedError(
+            f"the job is paused, so the target would not get version {head} of the source while writers wait.",
+            hint="Resume the job, then run the switch-over again; nothing was changed.",
+        )
 
 
 def is_moment(head: int, first: Reached, now: Reached, *, waited_s: float) -> bool:

@@ -45,6 +45,9 @@ class Findings:
     receipt_age_s: float | None
     """Seconds since the last receipt; `None` before the first."""
 
+    paused: bool = False
+    """True if the job applies no changes until it is resumed."""
+
     irreversible: str = ""
     """Reason why the source cannot follow the target; empty if it can, or need not."""
 
@@ -120,6 +123,8 @@ def _until_caught_up(findings: Findings, max_lag_s: float) -> Iterator[str]:
 
 
 def _lasting(findings: Findings) -> Iterator[str]:
+    if findings.paused and findings.behind:
+        yield f"the job is paused, and the target lacks {counted(findings.behind, 'version')}: resume it"
     if findings.target is not None and findings.target.protocol.is_fenced:
         yield f"the target {findings.target.path} is read-only ({findings.target.fence}): lift its fence first"
     elif findings.target is not None and (reason := _unfenceable(findings.target)):

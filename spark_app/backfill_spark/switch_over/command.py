@@ -16,7 +16,7 @@ from backfill_core.source_fence.fence import SWITCHING, SourceFence
 from backfill_core.source_fence.table_protocol import SWITCHED_FROM
 from backfill_core.switch_over.endings import error_of
 from backfill_core.switch_over.mark import Mark, Stage, check_marked, mark_of
-from backfill_core.switch_over.moment import MOMENT_WAIT_S, Reached, is_drained, is_moment
+from backfill_core.switch_over.moment import MOMENT_WAIT_S, Reached, check_drains, is_drained, is_moment
 from backfill_core.switch_over.obstacles import check_mark, check_spec, may_pass, obstacles
 from backfill_core.switch_over.steps import Answer, End, Goal, Step, SwitchOver, begin
 from backfill_spark.crash_points import crash_point
@@ -219,8 +219,10 @@ class _Run:
         began_s, tables = time.monotonic(), self.tables
         while self.fence is None:
             head, waited_s = tables.source.head(), time.monotonic() - began_s
-            fenced = head.protocol.is_fenced
-            if fenced or is_moment(head.version, self.first, tables.reached(), waited_s=waited_s):
+            fenced, reached = head.protocol.is_fenced, tables.reached()
+            if not fenced:
+                check_drains(head.version, reached)
+            if fenced or is_moment(head.version, self.first, reached, waited_s=waited_s):
                 self.fenced_s = time.monotonic()
                 self.fence = tables.fence_source(head, head.version if waited_s < MOMENT_WAIT_S else None)
             else:

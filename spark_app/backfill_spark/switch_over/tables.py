@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from backfill_core.copy_back.following import adopt_step
 from backfill_core.copy_back.reversible import irreversible, unmapped
 from backfill_core.errors import ForeignCommit, InvalidSpecError
+from backfill_core.job.controls import ALL
 from backfill_core.job.state import JobState
 from backfill_core.phases.change_batch import AnnouncedMerge
 from backfill_core.plugins import choose
@@ -138,6 +139,7 @@ class SwitchTables:
             has_name=changes_name,
             receipt_s=None if receipt is None else receipt.seconds,
             receipt_age_s=None if verified_ms is None else max(0.0, now_s - verified_ms / 1000),
+            paused=state is not None and state.controls.paused == ALL,
             irreversible=self._irreversible(source, target),
         )
 
@@ -160,11 +162,12 @@ class SwitchTables:
         if state is None or not isinstance(state.consumed, int):
             return Reached(None)
         merging = getattr(self.context.plugins.strategy.decode(state.progress), "merging", None)
+        paused = state.controls.paused == ALL
         if not isinstance(merging, AnnouncedMerge):
-            return Reached(state.consumed)
+            return Reached(state.consumed, paused=paused)
         if merging.txn == stored.txn_version:
-            return Reached(merging.upto)
-        return Reached(state.consumed, merging.upto)
+            return Reached(merging.upto, paused=paused)
+        return Reached(state.consumed, merging.upto, paused=paused)
 
     # ------------------------------------------------------------------ effects
     def check_logs(self) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from backfill_core.switch_over.moment import MOMENT_WAIT_S, Reached, is_drained, is_moment
+from backfill_core.errors import SwitchBlockedError
+from backfill_core.switch_over.moment import MOMENT_WAIT_S, Reached, check_drains, is_drained, is_moment
 
 FIRST = Reached(5)
 
@@ -34,6 +35,18 @@ class TestTheTimeOfTheFence:
     def test_comes_at_the_latest_after_the_longest_wait(self, now, fences):
         """A source may commit faster than the driver merges; a target without all of history never suffices."""
         assert is_moment(99, FIRST, now, waited_s=MOMENT_WAIT_S) == fences
+
+
+class TestAPausedJob:
+    """It applies no changes, so writers would be refused until the time-out."""
+
+    def test_gets_a_fence_only_if_the_target_holds_everything(self):
+        """A table without writers may be switched over during a pause."""
+        check_drains(7, Reached(7, paused=True))
+        check_drains(8, Reached(7))
+
+        with pytest.raises(SwitchBlockedError, match="the job is paused"):
+            check_drains(8, Reached(7, paused=True))
 
 
 class TestTheDrain:

@@ -67,6 +67,7 @@ class TestObstacles:
         [
             ({"behind": None, "target": None}, "does not hold the whole history"),
             ({"lag_s": 31.0, "behind": 9}, "lacks 9 versions of 31 s, above --max-lag 30 s"),
+            ({"paused": True}, "the job is paused, and the target lacks 1 version: resume it"),
             ({"key_proven": False}, "not proven unique"),
             ({"target": FENCED}, "the target /lake/v2 is read-only (job 'shop/orders' at version 5"),
             (
@@ -99,6 +100,8 @@ class TestObstacles:
             ({"behind": 0, "irreversible": "the columns differ"}, False),
             ({"behind": None, "name": "/lake/elsewhere"}, False),
             ({"behind": 9, "target": FENCED}, False),
+            ({"behind": 9, "paused": True}, False),
+            ({"behind": 0, "paused": True}, True),
         ],
     )
     def test_only_those_of_a_target_behind_its_source_may_pass(self, change, passes):

@@ -135,7 +135,7 @@ def unrecorded(context: Context) -> str:
 def _is_verified(context: Context) -> bool:
     """Return whether `switch.when: WhenVerified` requests a switch-over: the newest receipt is equal, and no earlier run forbids it."""
     spec, receipt, run = context.observation.spec, context.status.receipt, context.status.switch
-    if isinstance(spec, SpecRefused) or spec.switch.when != "WhenVerified":
+    if isinstance(spec, SpecRefused) or spec.switch.when != "WhenVerified" or context.desired.paused is not None:
         return False
     if receipt is None or not (receipt.equal and receipt.complete):
         return False

@@ -31,9 +31,11 @@ from support.operators.switched_world import (
 
 from backfill_api.names import (
     REPAIR_ANNOTATION,
+    STATE_ANNOTATION,
     SWITCH_ANNOTATION,
     UNDO_SWITCH_ANNOTATION,
 )
+from backfill_api.spec.change_claim import PauseAll
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.observation import Observation
@@ -74,6 +76,19 @@ class TestWhenVerified:
     def test_a_difference_begins_nothing(self) -> None:
         """It must be repaired first."""
         assert commands(checked(self.with_receipt(DIFFERS))) == []
+
+    @pytest.mark.parametrize("by_all", [False, True])
+    def test_a_paused_job_is_not_switched_over_by_itself(self, by_all: bool) -> None:
+        """Its target would not get the last changes while writers are refused; with a pause of all jobs it would lose its driver."""
+        wish = self.with_receipt(EQUAL)
+        pause = PauseAll(enabled=True, by="anna", note="incident")
+        paused = replace(wish, pause_all=pause) if by_all else replace(wish, annotations={STATE_ANNOTATION: "Paused"})
+        decision = checked(paused)
+
+        assert "Stop" not in commands(decision)
+        assert decision.status.switch is None
+        goes_on = replace(after(wish, decision), pause_all=PauseAll(enabled=False), pods=wish.pods, report=wish.report)
+        assert "Stop" in commands(checked(goes_on))
 
     def test_a_refused_one_needs_a_newer_receipt(self) -> None:
         """Each try refuses writes for a while, so it is not repeated without a reason."""
