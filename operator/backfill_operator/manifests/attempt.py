@@ -120,8 +120,7 @@ class Launch:
 
     @property
     def local(self) -> bool:
-        """True if the driver works without executors; a plan and the end of a deleted job always do."""
+        """True if the driver works without executors: a plan, the end of a deleted job, and a copy back, which lasts for weeks, always do."""
         executor = self.spec.executor
-        return (
-            self.kind == "Plan" or self.procedure == "Close" or (executor.instances == 0 and executor.dynamic is None)
-        )
+        alone = self.kind == "Plan" or self.procedure in ("Close", "FollowBack")
+        return alone or (executor.instances == 0 and executor.dynamic is None)

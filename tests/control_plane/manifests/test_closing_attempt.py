@@ -34,6 +34,13 @@ class TestTheLastAttempt:
         assert properties(launch())["spark.master"].startswith("local[")
         assert tried_executor(launch()) is None
 
+    def test_shares_only_its_lack_of_executors_with_a_copy_back(self) -> None:
+        """The driver copies the files itself, for weeks; a comparison of an undo uses executors."""
+        copies, undoes = (replace(launch(), procedure=kind) for kind in ("FollowBack", "UndoSwitch"))
+
+        assert properties(copies)["spark.master"].startswith("local[")
+        assert not properties(undoes)["spark.master"].startswith("local[")
+
     def test_alone_knows_the_policy(self) -> None:
         """A driver of an earlier version refuses a value that it does not know."""
         assert "deletionPolicy" not in backfill_document(replace(launch(), procedure=None))["spec"]
