@@ -48,7 +48,7 @@ def check_drains(head: int, now: Reached) -> None:
     """
     if now.paused and not now.holds(head):
         raise SwitchBlockedError(
-            f"the job is paused, so the target would not get version {head} of the source while writers wait.",
+            f"the job is paused, and the target lacks version {head}: writers of the source would be refused for long.",
             hint="Resume the job, then run the switch-over again; nothing was changed.",
         )
 

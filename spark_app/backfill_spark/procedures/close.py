@@ -143,7 +143,7 @@ class _Closing:
             case "Drop":
                 return self._drop()
             case "Finish":
-                return ""  # it is planned alone, and `finish` performs it
+                return ""  # `finish` performs it, as the only part of its plan
 
     def _lift(self, step: Callable[[TableHead, Request, Mark | None], object]) -> str:
         assert self.log is not None

@@ -91,7 +91,7 @@ def requested(context: Context) -> Request | None:
     A job that failed does not go on with its switch-over by itself, so an undo may take its place.
     """
     unfinished = procedure_of(context.status) not in (None, "FollowBack")
-    if context.policy.refused or (unfinished and not stands_still(context)):
+    if context.policy.refused or (unfinished and not failed_unreported(context)):
         return None
     control = context.status.control or Control()
     for kind, (annotation, field) in ANNOTATIONS.items():
@@ -103,7 +103,7 @@ def requested(context: Context) -> Request | None:
     return Request("Switch", "") if _is_verified(context) else None
 
 
-def stands_still(context: Context) -> bool:
+def failed_unreported(context: Context) -> bool:
     """Return whether the job failed during a switch-over without a report of its end, as with too many lost drivers or a deadline."""
     over, run = context.finished, context.status.switch
     failed = over is not None and over.type == "Failed" and context.attempt is None

@@ -14,11 +14,11 @@ from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.procedures import (
     answered,
     continued,
+    failed_unreported,
     fences_source,
     procedure_of,
     refused,
     requested,
-    stands_still,
 )
 from backfill_core.lifecycle.observation import DriverPod
 from backfill_core.lifecycle.refresh_times import refresh_is_due, with_started
@@ -117,7 +117,7 @@ def _with_request(context: Context) -> tuple[Context, bool]:
         return context, False
     failed = context.finished is not None and context.finished.type == "Failed"
     goes_on = context.status.switch is not None and context.status.switch.place in ("Between", "Target")
-    goes_on = goes_on or stands_still(context)
+    goes_on = goes_on or failed_unreported(context)
     error = refused(context, request)
     if error is None and failed and request.kind != "Repair" and not goes_on:
         return context, False

@@ -103,7 +103,7 @@ class TestWhichDeletionsNeedADriver:
     def test_an_unfinished_switch_over_may_have_made_the_source_read_only(
         self, run: dict[str, Any], needed: bool
     ) -> None:
-        """Without a driver nobody would lift its fence, and nothing on the cluster would show whose it is."""
+        """Without a driver its fence would stay, and no object on the cluster would show its owner."""
         status = STATUSES["suspended"].model_copy(update={"switch": SwitchRun(start="2027-01-15T08:00:00Z", **run)})
         decision = checked(replace(gone("Retain", "suspended"), status=status))
 
