@@ -88,7 +88,7 @@ class SwitchRun(Model):
     """Step that the driver reported last, such as Draining."""
 
     attempts: Count = 0
-    """Attempts of it that ended."""
+    """Attempts of it that ended, since the last one that gave up for a suspension."""
 
     reason: Word = ""
     """Reason of its end, or of the last failure."""

@@ -22,6 +22,7 @@ from backfill_api.status.procedure import ClosingRun
 from backfill_api.status.status import BackfillStatus
 from backfill_core.lifecycle.inputs.approval import driver_ran
 from backfill_core.lifecycle.inputs.context import Context
+from backfill_core.lifecycle.inputs.procedures import may_refuse_writes
 from backfill_core.lifecycle.observation import SpecRefused
 
 CLOSING_MS: Final = 1_800_000
@@ -61,20 +62,11 @@ def must_close(context: Context) -> bool:
         return running(status) is not None
     if isinstance(spec, SpecRefused) or spec.deletion_policy == "Immediate" or not driver_ran(status):
         return False
-    if spec.deletion_policy in ("Release", "Drop") or _may_be_fenced(status):
+    if spec.deletion_policy in ("Release", "Drop") or may_refuse_writes(status):
         return True
     # The last attempt of a job gives the retention back; after a switch-over, there is no such attempt.
     ended = context.finished is not None and context.finished.type == "Complete" and status.switch is None
     return spec.source.params.extends_retention and not ended
-
-
-def _may_be_fenced(status: BackfillStatus) -> bool:
-    """Return whether drivers of a switch-over or an undo ended without its end, so that a table may be read-only."""
-    run = status.switch
-    if run is None or run.state not in ("Running", "Interrupted"):
-        return False
-    # An undo at the source continues a switch-over that lost its drivers.
-    return run.attempts > 0 or run.place == "Between" or (run.place == "Source" and run.goal != "Switch")
 
 
 def keeps_finalizer(context: Context) -> bool:

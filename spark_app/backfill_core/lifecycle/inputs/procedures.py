@@ -85,6 +85,15 @@ def fences_source(status: BackfillStatus) -> bool:
     return run is not None and (run.place in ("Between", "Target") or run.state == "Running")
 
 
+def may_refuse_writes(status: BackfillStatus) -> bool:
+    """Return whether drivers of a switch-over or an undo ended without its end, so that a table in use may be read-only."""
+    run = status.switch
+    if run is None or run.state not in ("Running", "Interrupted"):
+        return False
+    # An undo at the source continues a switch-over that lost its drivers.
+    return run.attempts > 0 or run.place == "Between" or (run.place == "Source" and run.goal != "Switch")
+
+
 def requested(context: Context) -> Request | None:
     """Return the next procedure to answer; `None` if there is none, or if one is not over yet.
 

@@ -160,10 +160,13 @@ def _with_switch(
         state, good = "Refused", False
     if end == "Refused" and place == "Between":
         state, over, goal = "Interrupted", False, "Switch"
+    gave_up = (
+        not end and detail is not None and detail.end == "Following"
+    )  # no table is read-only, as before the first attempt
     copies = "Running" if detail is not None and detail.copies_back else run.copy_back
     version = run.version if detail is None or detail.version is None else detail.version
     update = {
-        "state": state, "goal": goal, "place": place, "end": timestamp if over else None, "attempts": run.attempts + 1,
+        "state": state, "goal": goal, "place": place, "end": timestamp if over else None, "attempts": 0 if gave_up else run.attempts + 1,
         "reason": end if good else termination.reason, "message": "" if good else short(termination.message),
         "copy_back": copies if place in ("Between", "Target") else "", "version": version, "unavailable_ms": run.unavailable_ms if detail is None else detail.unavailable_ms,
     }  # fmt: skip

@@ -17,6 +17,7 @@ from backfill_core.lifecycle.inputs.procedures import (
     begins_now,
     copy_back_paused,
     copy_back_unwanted,
+    may_refuse_writes,
     unrecorded,
     with_next_procedure,
 )
@@ -108,7 +109,7 @@ def _reconcile(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
     backoff_left_ms = _backoff_left_ms(context)
     if backoff_left_ms > 0 or termination is not None:
         return _between_attempts(context, last_end).requeue_within(backoff_left_ms, deadline_left_ms)
-    if context.observation.no_room:
+    if context.observation.no_room and not may_refuse_writes(status):
         conditions = ConditionSet.reconciling("Pending", DRIVERS_LIMITED, context.observation.no_room)
         result = StepResult(status, without_driver(context, conditions))
         reconciling = context.condition("Reconciling")

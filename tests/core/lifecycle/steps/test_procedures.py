@@ -173,12 +173,24 @@ class TestARequestedSwitchOver:
         assert (failed.status.phase, failed.status.switch.place) == ("Failed", "Between")
 
     def test_a_suspension_ends_its_attempt_and_the_next_one_begins_again(self) -> None:
-        """A user may suspend at any time; before the flip the driver gives up."""
+        """A user may suspend at any time; before the flip the driver gives up, so its deletion needs no other driver."""
         wish, begun = stopped(follows(annotations={SWITCH_ANNOTATION: "a"}))
         gone, halted = over(wish, begun, "Following", 10, reason="Stopped")
-        again = checked(after(gone, halted, pods=(), live=True), T0 + 600_000)
+        rests = after(gone, halted, pods=(), live=True)
+        again = checked(rests, T0 + 600_000)
+        deleted = checked(replace(rests, deletion_ms=T0, finalizers=("backfill.dev/drain",)), T0 + 600_000)
 
         assert launches(again) == [(3, "Switch")]
+        assert launches(deleted) == []
+
+    @pytest.mark.parametrize(("code", "waits"), [(137, False), (10, True)])
+    def test_a_lost_driver_does_not_wait_in_the_line_for_the_next_one(self, code: int, waits: bool) -> None:
+        """The source may be read-only: other jobs would get its slot, and writers would be refused for hours."""
+        wish, begun = stopped(follows(annotations={SWITCH_ANNOTATION: "a"}))
+        gone, lost = over(wish, begun, "Following" if code == 10 else None, code)
+        full = after(gone, lost, pods=(), live=True, no_room="the operator's limit of 1 running driver is reached")
+
+        assert launches(checked(full, T0 + 600_000)) == ([] if waits else [(3, "Switch")])
 
     @pytest.mark.parametrize(
         ("fields", "named"),
