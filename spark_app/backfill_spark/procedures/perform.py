@@ -71,7 +71,8 @@ def perform(
             starting(step)
 
         def ended(end: End, has_state: bool | None) -> None:
-            ends.append(ProcedureEnd(kind=kind, end=end.value, has_state=has_state))
+            copies_back = end is End.SWITCHED and backfill.spec.switch.keep_source == "Following"
+            ends.append(ProcedureEnd(kind=kind, end=end.value, has_state=has_state, copies_back=copies_back))
 
         procedure = _Procedure(backfill, without_operator(settings), stop, announce, server.watch, spark)
         try:

@@ -16,7 +16,16 @@ from support.operators.observations import (
     report,
     running,
 )
-from support.operators.switched_world import COPIES_BACK, FOLLOWS, commands, copying_back, launches, over, stopped
+from support.operators.switched_world import (
+    COPIES_BACK,
+    FOLLOWS,
+    commands,
+    copying_back,
+    follows,
+    launches,
+    over,
+    stopped,
+)
 
 from backfill_api.names import (
     COMPLETE_SWITCH_ANNOTATION,
@@ -101,6 +110,18 @@ class TestACopyBack:
         assert forward.status.switch is not None
         assert (forward.status.switch.state, forward.status.switch.place) == ("Refused", "Target")
         assert launches(again) == [(5, "FollowBack")]
+
+    def test_begins_after_an_undo_that_finished_a_killed_switch_over(self) -> None:
+        """No driver of the switch-over reported that its spec wants a copy back; the one of the undo does."""
+        wish, begun = stopped(follows(annotations=ASKED, spec=COPIES_BACK))
+        gone, broken = over(wish, begun, "Interrupted", 35, reason="FlipFailed", message="no right.")
+        wish = after(gone, broken, pods=(), live=True, annotations=UNDO)
+        gone, forward = over(
+            wish, checked(wish), "Switched", 34, reason="SwitchBlocked", message="others wrote.", copies_back=True
+        )
+        again = checked(after(gone, forward, pods=(), live=True))
+
+        assert (copy_back(forward), launches(again)) == ("Running", [(4, "FollowBack")])
 
     def test_is_not_disturbed_by_another_request(self) -> None:
         """A repair would compare with a source that is no longer the original."""
