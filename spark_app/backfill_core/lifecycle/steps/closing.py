@@ -11,7 +11,7 @@ from backfill_core.lifecycle.closing import closing_left_ms, given_up, must_clos
 from backfill_core.lifecycle.inputs.backoff import backoff_ms
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
-from backfill_core.lifecycle.inputs.procedures import short
+from backfill_core.lifecycle.inputs.procedures import may_refuse_writes, short
 from backfill_core.lifecycle.status.conditions import ConditionSet
 from backfill_core.lifecycle.steps.step import (
     DEPENDENCY_FIRST_MS,
@@ -36,7 +36,7 @@ def close(context: Context) -> StepResult | Ended[Literal["Launchable"]]:
         before = run or ClosingRun(state="Running", start=context.timestamp)
         over = before.model_copy(update={"state": end.state, "reason": end.state, "message": short(end.message)})
         return _gone(_with(context, over))
-    if run is None and context.observation.no_room:
+    if run is None and context.observation.no_room and not may_refuse_writes(context.status):
         return _without_room(context)
     run = run or ClosingRun(state="Running", start=context.timestamp)
     context = _with(context, run)

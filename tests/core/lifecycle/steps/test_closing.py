@@ -105,9 +105,11 @@ class TestWhichDeletionsNeedADriver:
     ) -> None:
         """Without a driver its fence would stay, and no object on the cluster would show its owner."""
         status = STATUSES["suspended"].model_copy(update={"switch": SwitchRun(start="2027-01-15T08:00:00Z", **run)})
-        decision = checked(replace(gone("Retain", "suspended"), status=status))
+        seen = replace(gone("Retain", "suspended"), status=status)
+        full = replace(seen, no_room="the operator's limit of 1 running driver is reached")
 
-        assert launches(decision) == ([(2, "Close")] if needed else [])
+        for decision in (checked(seen), checked(full)):
+            assert launches(decision) == ([(2, "Close")] if needed else [])
 
     def test_the_driver_of_the_job_stops_first(self) -> None:
         """Two drivers must not write the same target."""
