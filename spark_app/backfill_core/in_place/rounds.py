@@ -2,7 +2,8 @@
 
 step            when                                                        then
 -------------   ---------------------------------------------------------   -------------------------------------------
-ListFiles       at the start, and after the last file of a round            the newest version is listed: `listed`
+ListFiles       at the start, after the last file of a round, after lost    the newest version is listed: `listed`
+                work, and if the list is old
 StageFiles      files of the round are left                                 they are computed: `staged`, or `lost`
 WaitUntil       files are in use, or staged ones wait for their commit      ask again
 Filled          a round found no file to do                                 the end
@@ -35,6 +36,8 @@ FILES_IN_USE: Final = 1
 """Number of files in use that are staged at once at first."""
 
 FILES_MAX: Final = 1_000
+LISTING_MAX_MS: Final = 3_600_000
+"""Age of a list, after which it is made again: meanwhile a writer may have removed files, and VACUUM and log cleanup may have followed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class InPlaceRounds:
         self.files_filled = self.rows_filled = self.files_lost = 0
         self._version: int | None = None
         self._listed_any = True
+        self._outdated = False
         self._cold: list[LiveFile] = []
         self._in_use: list[LiveFile] = []
         self._ready: list[Replacement] = []
@@ -124,11 +128,12 @@ class InPlaceRounds:
     def next_step(self, now_ms: int, *, rows_max: float = math.inf) -> FillStep:
         """Return the next step; a batch has about `rows_max` rows, at least one file."""
         commits = bool(self._ready) or self._committing is not None
-        if self._cold and self._may_stage and self._version is not None:
+        outdated = self._version is None or self._outdated or now_ms - self._since_ms > LISTING_MAX_MS
+        if self._cold and self._may_stage and not outdated:
             return StageFiles(self._batch(self._cold, FILES_MAX, rows_max))
         if commits:
             return WaitUntil(max(now_ms, self._commit_ms))
-        if self._version is None:
+        if self._version is None or outdated:
             return ListFiles()
         if not self._in_use:
             return ListFiles() if self._listed_any else Filled(self._version)
@@ -169,13 +174,17 @@ class InPlaceRounds:
             self._commit_ms = now_ms + min(DISTANCE_MAX_MS, self.conflicts.distance_ms(recent_rewrites, RECENT_MS))
         self._cold = [file for file in to_do if file.changed_ms <= now_ms - QUIET_MS]
         self._in_use = [file for file in to_do if file.changed_ms > now_ms - QUIET_MS]
-        self._listed_any = bool(to_do)
+        self._listed_any, self._outdated = bool(to_do), False
         self.rows_seen = sum(file.visible for file in files)
         self.rounds += 1
 
     def begin(self) -> None:
         """Begin the batch of the newest `StageFiles`; foreign changes from now on apply to its results."""
         self._missed = []
+
+    def lost(self) -> None:
+        """Make the list again after work was lost: its files may be gone. Staged files are committed first."""
+        self._outdated = True
 
     def staged(self, batch: StageFiles, files: Sequence[Replacement]) -> Rebased:
         """Take the results of a batch, and return which of them foreign commits left valid; a later round finds the other files again."""

@@ -7,6 +7,7 @@ from backfill_core.in_place.files import FillScope, FillState, LiveFile, is_appe
 from backfill_core.in_place.rounds import (
     BYTES_FIRST,
     DISTANCE_MAX_MS,
+    LISTING_MAX_MS,
     QUIET_MS,
     Filled,
     InPlaceRounds,
@@ -156,6 +157,32 @@ class TestARound:
         committed(rounds, now_ms=NOW_MS + DISTANCE_MAX_MS, version=9)
         step = rounds.next_step(NOW_MS + DISTANCE_MAX_MS)
         assert [(file.path, file.vector) for file in step.files] == [("y", vector)]
+
+
+class TestAnOutdatedList:
+    """Its files may be gone: a writer removes them, and VACUUM follows while the job is paused."""
+
+    def test_is_made_again_after_lost_work_and_after_an_hour(self):
+        """Another try would read the same missing file."""
+        lost, old = rounds_of(file("x")), rounds_of(file("x"))
+        lost.lost()
+
+        assert lost.next_step(NOW_MS) == ListFiles()
+        assert old.next_step(NOW_MS + LISTING_MAX_MS).files == (file("x"),)
+        assert old.next_step(NOW_MS + LISTING_MAX_MS + 1) == ListFiles()
+        assert lost.files_left == 1  # a user must not read that nothing is left
+        lost.listed(8, [file("y")], NOW_MS)
+        assert staged(lost) == ["y"]
+
+    def test_lets_staged_files_commit_first(self):
+        """They are complete, and the commit checks them."""
+        rounds = rounds_of(file("x"), file("y", bytes=BYTES_FIRST))
+        staged(rounds)
+        rounds.lost()
+
+        assert isinstance(rounds.next_step(NOW_MS), WaitUntil)
+        committed(rounds)
+        assert rounds.next_step(NOW_MS) == ListFiles()
 
 
 class TestABatchInProgress:

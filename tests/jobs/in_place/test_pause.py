@@ -4,7 +4,7 @@ from support.drivers.background import Running
 from support.tables.jobs import job, make_kind
 from support.tables.logs import actions_in, commit_of, commits_of
 from support.tables.oracle import columns_of, opened
-from support.tables.other_engine import delete
+from support.tables.other_engine import compact, delete
 
 from backfill_core.in_place import rounds
 
@@ -34,7 +34,10 @@ class TestAPause:
     """Once it is acknowledged and the staged files are committed, only other writers change the table."""
 
     def test_commits_the_staged_files_and_then_nothing_until_the_job_resumes(self, spark, tmp_path, monkeypatch):
-        """Files that were computed before it are committed with it, so that none waits for the end of the pause."""
+        """Files that were computed before it are committed with it, so that none waits for the end of the pause.
+
+        In the pause all files of the list are compacted and removed, as by a VACUUM after a long one: the job lists the table again.
+        """
         # After a writer's rewrite, commits keep a distance of up to two minutes, longer than the test waits.
         monkeypatch.setattr(rounds, "DISTANCE_MAX_MS", 0)
         path, state = str(tmp_path / "t"), tmp_path / "state"
@@ -50,6 +53,7 @@ class TestAPause:
             quiet = opened(path).version()
             rows = filled(path)
             delete(path, "id = 200")
+            compact(path)
             running.until(lambda progress: progress.epoch >= held.epoch + BARRIERS)
             in_pause = ours(path, quiet)
             running.command("Throttle", rows_per_second=None)

@@ -38,6 +38,12 @@ def insert(table: str, query: str) -> None:
     write_deltalake(table, rows, mode="append")
 
 
+def compact(table: str) -> None:
+    """Join small files in one commit, and remove at once every file that the newest version does not name."""
+    DeltaTable(table).optimize.compact()
+    DeltaTable(table).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+
 def commit_actions(table: Path, removed, added) -> None:
     """Commit removals and additions of files to a table, as an engine that checks nothing; each is the entry of an `add`."""
     log = table / "_delta_log"

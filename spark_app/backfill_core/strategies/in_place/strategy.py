@@ -135,6 +135,7 @@ class InPlaceStrategy:
                 self._work = None
             case WorkLost(work_id=work_id) if self._runs(work_id):
                 self._work = None
+                self._rounds.lost()
             case Sealed():
                 self._seal(event, now)
             case _:
@@ -164,6 +165,8 @@ class InPlaceStrategy:
 
     def _count(self) -> None:
         """Update the rows that users see; files that writers rewrite are to do again, and the shown rows never fall."""
+        if self._rounds.version is None:
+            return  # the files that are left are unknown until the next listing
         seen = self._rounds.rows_seen
         self._rows_done = max(self._rows_done, seen - self._rounds.rows_left)
         self._rows_total = max(seen, self._rows_done)

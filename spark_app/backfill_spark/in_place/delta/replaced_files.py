@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from backfill_spark.delta.deletion_vectors import VectorDescriptor
+from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.jvm.gateway import hadoop_conf, java
 
@@ -28,6 +31,15 @@ def existing(spark: SparkSession, table: str, paths: Iterable[str]) -> frozenset
         listed = _names_in(spark, f"{table}/{folder}".rstrip("/"))
         found.update(path for name, path in names.items() if name in listed)
     return frozenset(found)
+
+
+def file_names(file: LoggedFile) -> Iterator[str]:
+    """Yield the name of a file in its folder, and that of the file of its deletion vector."""
+    yield unquote(file.path).rpartition("/")[2]
+    if file.deleted:
+        vector = VectorDescriptor(json.loads(file.action)["add"]["deletionVector"])
+        if not vector.is_inline:
+            yield str(vector.fields["pathOrInlineDv"] if vector.is_absolute else vector.file).rpartition("/")[2]
 
 
 def _names_in(spark: SparkSession, folder: str) -> frozenset[str]:

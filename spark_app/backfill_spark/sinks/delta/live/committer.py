@@ -103,8 +103,13 @@ class LiveCommitter(DeltaCommitter):
 
     def _lines_of(self, version: int) -> list[dict[str, Any]] | None:
         """Return the actions of a commit; `None` if it is no longer in the log."""
+        text = self._text_of(version)
+        return None if text is None else [action_of(line) for line in lines_of(text)]
+
+    def _text_of(self, version: int) -> str | None:
+        """Return the content of a commit; `None` if it is no longer in the log."""
         try:
-            return [action_of(line) for line in lines_of(commit_text(self._spark, self._path, version))]
+            return commit_text(self._spark, self._path, version)
         except JAVA_ERRORS as error:
             if is_a(error, "FileNotFoundException"):
                 return None
@@ -287,10 +292,10 @@ class LiveCommitter(DeltaCommitter):
         """
         foreign, (after, upto) = before, between
         for version in range(after + 1, upto + 1):
-            try:
-                text = commit_text(self._spark, self._path, version)
-            except JAVA_ERRORS as error:
-                raise explain_target(error, path=self._path, doing=f"reading version {version}") from error
+            text = self._text_of(version)
+            if text is None:
+                foreign = replace(foreign, redefined=True)  # the log was cleaned, so the changes are unknown
+                continue
             txns = [action["txn"] for action in map(action_of, lines_of(text)) if "txn" in action]
             if any(txn.get("appId") == self.app_id and txn.get("version") == txn_version for txn in txns):
                 return version, foreign

@@ -11,10 +11,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, MapType, StructType, VariantType
 
 from backfill_core.errors import (
+    BackfillError,
     ColumnsFollowedError,
     InvalidSpecError,
     InvalidTransformError,
     SourceNotFoundError,
+    TransientError,
     UnsupportedTargetFeatureError,
 )
 from backfill_core.in_place.column_claims import ColumnClaims
@@ -26,9 +28,9 @@ from backfill_spark.delta.properties import physical_name
 from backfill_spark.delta.source_file import LoggedFile
 from backfill_spark.delta.table_facts import physical_type
 from backfill_spark.in_place.delta.actions import action_now, is_redefinition, live_file, original_of
-from backfill_spark.in_place.delta.replaced_files import existing
-from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
-from backfill_spark.jvm.failures import describe_error
+from backfill_spark.in_place.delta.replaced_files import existing, file_names
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a, whole_text
+from backfill_spark.jvm.failures import Trouble, describe_error, is_about, trouble_of
 from backfill_spark.ports.sink import FilledFiles
 from backfill_spark.rows.columns import no_rows
 from backfill_spark.rows.row_wise import columns_read
@@ -177,6 +179,20 @@ class LiveSink(DeltaSink):
         known = {name.lower() for name in self._live_table.schema.names}
         return StructType([field for field in schema if field.name.lower() not in known])
 
+    def explain_failure(self, error: Exception) -> BackfillError | None:
+        """See `DeltaSink`; a file that a writer removed since it was listed is no damage, and a new list lacks it."""
+        if trouble_of(error) is Trouble.GONE and is_about(error, self.path) and not self._names_any(whole_text(error)):
+            return TransientError(f"another writer removed a file since it was listed: {describe_error(error)}")
+        return super().explain_failure(error)
+
+    def _names_any(self, text: str) -> bool:
+        """Return True if a text contains the name of a file of the newest version, or of its deletion vector."""
+        try:
+            files = files_at(self._spark, self.path, self._newest_version(), nulls_of=())
+        except (*LOG_ERRORS, BackfillError):
+            return True
+        return any(name in text for file in files for name in file_names(file))
+
     # ------------------------------------------------------------------ preparation
     def prepare(self, schema: StructType) -> None:
         """Add the columns that the table lacks, nullable, in one commit of metadata.
@@ -209,13 +225,16 @@ class LiveSink(DeltaSink):
     # ------------------------------------------------------------------ files
     def live_files(self, opened: int) -> tuple[int, list[LiveFile], FillScope]:
         """See `ports.sink.LiveTarget`."""
-        try:
-            version = int(newest_version(self._spark, self.path).position)
-        except LOG_ERRORS as error:
-            raise explain_target(error, path=self.path, doing="reading the table") from error
+        version = self._newest_version()
         self._check_laid_out(max(opened, self._laid_out_at), version)
         scope, appended = self._scope_at(version)
         return version, self._files_at(version, appended), scope
+
+    def _newest_version(self) -> int:
+        try:
+            return int(newest_version(self._spark, self.path).position)
+        except LOG_ERRORS as error:
+            raise explain_target(error, path=self.path, doing="reading the table") from error
 
     def recent_rewrites(self, version: int) -> int:
         """See `ports.sink.LiveTarget`; commits of jobs that fill columns do not count."""
