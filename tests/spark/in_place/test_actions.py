@@ -1,6 +1,7 @@
 """Log entries that replace a file of a live table."""
 
 import json
+from dataclasses import replace
 
 from backfill_core.in_place.conflicts import ForeignChanges, Replacement
 from backfill_core.in_place.files import TAG, FillScope, LiveFile
@@ -88,6 +89,18 @@ class TestAReplacement:
         origin = '{"of": "job-1", "path": "old.parquet", "size": 9}'
         assert added["tags"] == {"ZCUBE_ID": "z", TAG + "a": "job-1", TAG + "b": "of another column", ORIGIN: origin}
         assert "deletionVector" not in added
+
+    def test_keeps_the_spelling_of_partition_values(self):
+        """A writer logs a timestamp without a zone, which each reader reads in its own; decoded rows have it in UTC."""
+        staged = replacement(None, keeps_order=False)
+        add = json.loads(staged.files[0].handle.text)["add"] | {
+            "partitionValues": {"day": "1970-01-01T00:00:00.000000Z"}
+        }
+        decoded = replace(staged, files=(replace(staged.files[0], handle=CommitLine(json.dumps({"add": add}))),))
+
+        removed, added = entries(decoded)
+
+        assert removed["partitionValues"] == added["partitionValues"] == {"day": "1"}
 
 
 class TestAnOriginal:

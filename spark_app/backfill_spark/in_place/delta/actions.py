@@ -101,6 +101,8 @@ def replacing(
 ) -> list[StagedFile | RemovedFile]:
     """Return the actions of a commit that replaces files; each filled copy gets the newest deletion vector, and the job's tags.
 
+    It also gets the partition values of the file, in their spelling: decoded rows may spell a timestamp without a zone in another way.
+
     Args:
         files: Checked replacements.
         scope: The job's rows to fill.
@@ -113,12 +115,14 @@ def replacing(
         vector, action = file.replaced.vector, action_now(file.replaced)
         line = removal(action, data_change=data_change, now_ms=now_ms)
         actions.append(RemovedFile(file.replaced.path, CommitLine(line)))
-        tags = json.loads(action)["add"].get("tags") or {}
+        add = json.loads(action)["add"]
+        tags, partition = add.get("tags") or {}, add.get("partitionValues") or {}
         kept = {name: text for name, text in tags.items() if name.startswith(TAG) or not name.startswith(OURS)}
         for staged in file.files:
             assert isinstance(staged.handle, CommitLine)
             origin = {ORIGIN: _origin_of(file, scope)} if len(file.files) == 1 else {}
-            line = with_fields(staged.handle.text, tags={**kept, **filled, **origin}, dataChange=data_change)
+            line = with_fields(staged.handle.text, partitionValues=partition)
+            line = with_fields(line, tags={**kept, **filled, **origin}, dataChange=data_change)
             if file.keeps_order and vector is not None:
                 stats = json.loads(line)["add"].get("stats")
                 line = with_fields(line, deletionVector=descriptor_of(vector), stats=without_tight_bounds(stats))
