@@ -139,6 +139,19 @@ class TestALiveTable:
         spark.sql(f"OPTIMIZE delta.`{path}`")
         assert rows_of(path) == rows
 
+    def test_is_filled_if_an_expression_fails_only_for_hidden_rows(self, spark, path, fill):
+        """A user deletes the row that no value can be computed of. A copy has it too, so its file is decoded."""
+        make_kind(spark, path, "deleted")
+        before = rows_of(path)
+        hidden = min(set(range(ROWS)) - before.keys())
+
+        outcome = fill({"norm": f"cast(1000 div (id - {hidden}) AS string)"})
+
+        assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
+        rows = rows_of(path)
+        assert rows.keys() == before.keys()
+        assert all(row["norm"] == str(int(1000 / (number - hidden))) for number, row in rows.items())
+
     def test_resumes_after_a_stop_and_ends_without_a_commit_if_it_is_filled(self, spark, path, fill, settings):
         """The tags of files hold the progress; null results are not computed again."""
         make_kind(spark, path, "partitioned")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from backfill_core.file_copies.copy_modes import PARTLY_COMPUTED_ROWS_MIN, Copying, of_file
 from backfill_core.file_copies.facts import FileFacts
 from backfill_core.file_copies.unknown_columns import kept_of_files
@@ -9,9 +11,11 @@ from backfill_core.in_place.conflicts import Replacement
 from backfill_core.in_place.files import LiveFile
 from backfill_core.in_place.work import FilesFilled, FillFiles
 from backfill_spark.crash_points import crash_point
-from backfill_spark.file_copies.copied_files import PlannedCopy
+from backfill_spark.delta.stored_values import StoredValues
+from backfill_spark.file_copies.copied_files import Copied, PlannedCopy
 from backfill_spark.file_copies.planner import JobCopyModes
 from backfill_spark.in_place.delta.actions import action_now, source_file
+from backfill_spark.jvm.errors import JAVA_ERRORS, row_failure, whole_text
 from backfill_spark.ports.abilities import ability
 from backfill_spark.ports.committer import CompletesEntries
 from backfill_spark.ports.source import SupportsFiles
@@ -23,7 +27,8 @@ def _run(work: FillFiles, context: WorkContext) -> FilesFilled:
     crash_point("before_stage")
     committer, modes = ability(context.tables.committer, CompletesEntries), context.copies.modes
     planned = [copy for copy in (_planned(modes, file) for file in work.files) if copy is not None]
-    copies = {copy.planned.file.path: copy.staged for copy in context.copy_files(planned).copied}
+    hidden = frozenset(file.path for file in work.files if file.vector is not None)
+    copies = {copy.planned.file.path: copy.staged for copy in _copied(planned, hidden, context)}
     replacements = [
         Replacement(file, files=committer.with_lines([copies[file.path]]))
         if file.path in copies
@@ -32,6 +37,26 @@ def _run(work: FillFiles, context: WorkContext) -> FilesFilled:
     ]
     crash_point("after_stage")
     return FilesFilled(work.work_id, tuple(replacements))
+
+
+def _copied(planned: Sequence[PlannedCopy], hidden: Collection[str], context: WorkContext) -> Sequence[Copied]:
+    """Copy files, and return the copies; a file that is left out must be decoded.
+
+    A copy also has values of rows that a deletion vector hides. If a value cannot be computed, perhaps of such a row, the files with
+    `hidden` rows are left out: decoding computes only the rows that readers see.
+    """
+    visible = [copy for copy in planned if copy.file.path not in hidden]
+    try:
+        return context.copy_files(planned).copied
+    except JAVA_ERRORS as error:
+        if len(visible) == len(planned) or not _is_of_a_row(error):
+            raise
+    return context.copy_files(visible).copied
+
+
+def _is_of_a_row(error: Exception) -> bool:
+    """Return True if an expression fails for a row, or yields a null that the table does not allow."""
+    return row_failure(error) is not None or StoredValues.raised(whole_text(error))
 
 
 def _planned(modes: JobCopyModes, live: LiveFile) -> PlannedCopy | None:
