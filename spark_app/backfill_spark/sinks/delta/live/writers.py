@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from backfill_api.timestamps import ms_of
 from backfill_core.errors import InvalidSpecError
-from backfill_spark.delta.log import commit_files, commit_text
+from backfill_spark.delta.log import LOG_ERRORS, commit_files, commit_text, version_at_time
 from backfill_spark.in_place.delta.actions import appended_in
-from backfill_spark.jvm.errors import JAVA_ERRORS
+from backfill_spark.jvm.errors import JAVA_ERRORS, is_a
 from backfill_spark.sinks.delta.failures import explain_target
 
 if TYPE_CHECKING:
@@ -40,38 +40,45 @@ class WritersFiles:
         """Return the first version of these writers, and the versions that added their files, by path.
 
         Raises:
-            InvalidSpecError: the version does not exist, or its commit is no longer in the log.
+            InvalidSpecError: the version does not exist.
             BackfillError: the log cannot be read.
         """
         if self._start == WritersStart():
             return None, {}
         try:
             if self._since is None:
-                self._since = self._first(newest)
-                self._read_upto = self._since - 1
+                first = self._first(newest)
+                if first > newest:
+                    return first, {}  # a later version may be older than a time in the future
+                self._since, self._read_upto = first, first - 1
             for version in range(self._read_upto + 1, newest + 1):
-                self._appended |= appended_in(version, commit_text(self._spark, self._path, version))
+                self._appended |= self._appended_in(version)
                 self._read_upto = version
-        except JAVA_ERRORS as error:
+        except LOG_ERRORS as error:
             raise explain_target(error, path=self._path, doing="reading the commits since writersSince") from error
         return self._since, self._appended
 
     def _first(self, newest: int) -> int:
-        commits = commit_files(self._spark, self._path)
-        version, oldest = self._start.version, min(commits, default=0)
+        version = self._start.version
         if version is None:
             at_ms = ms_of(self._start.time)
             assert at_ms is not None
-            later = (number for number, file in commits.items() if int(file.getModificationTime()) >= at_ms)
-            return min(later, default=newest + 1)
+            # The times of Delta: a copied log has other times of its files than those that its commits contain.
+            before, before_ms = version_at_time(self._spark, self._path, at_ms - 1)
+            return before if before_ms >= at_ms else before + 1
+        oldest = min(commit_files(self._spark, self._path), default=0)
         if version > newest + 1:
             raise InvalidSpecError(
                 f"{FIELD}.writersSince is {version}, and the newest version is {newest}.",
                 hint="Give a version that exists, or the next one.",
             )
-        if version < oldest:
-            raise InvalidSpecError(
-                f"{FIELD}.writersSince is {version}, and the log has no commit before version {oldest}.",
-                hint=f"Give version {oldest} or a later one: older files are checked.",
-            )
-        return version
+        return max(version, oldest)
+
+    def _appended_in(self, version: int) -> dict[str, int]:
+        """Return the files that a version added; none if log cleanup removed its commit, so that its files are checked."""
+        try:
+            return appended_in(version, commit_text(self._spark, self._path, version))
+        except JAVA_ERRORS as error:
+            if is_a(error, "FileNotFoundException"):
+                return {}
+            raise
