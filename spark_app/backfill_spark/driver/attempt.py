@@ -38,7 +38,6 @@ from backfill_core.pacing.executor_losses import ExecutorLosses
 from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
-from backfill_core.protocol.epochs import attempt_of
 from backfill_core.protocol.publication import Publish
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.source_fence.hold import is_last
@@ -62,7 +61,6 @@ from backfill_spark.jvm.java_process import JavaWatch
 from backfill_spark.jvm.session import executors_removed, executors_there
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.opening.warm_up import start_warm_ups
-from backfill_spark.ports.sink import LiveTarget
 from backfill_spark.settings import DriverSettings, lineage_settings
 
 if TYPE_CHECKING:
@@ -367,7 +365,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     """Return the initial state of the attempt: the stored state with the current spec's settings."""
     backfill, spec = opened.backfill, opened.backfill.spec
     state = opened.state or JobState(
-        job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=_attempts_before(opened), epoch=0, strategy=spec.strategy.type,
+        job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=opened.attempts_before, epoch=0, strategy=spec.strategy.type,
         publication=first_publication(spec, opened.stored.table_version), created_target=opened.stored.table_version < 0,
     )  # fmt: skip
     # A receipt that reports a difference is taken again, not reused.
@@ -384,12 +382,6 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         spec_fields=backfill.spec_fields,
         driver=secrets.token_hex(8),
     )
-
-
-def _attempts_before(opened: OpenedJob) -> int:
-    """Return the number of the newest attempt without a state: the log of a live table, which stores it, may be cleaned."""
-    live = isinstance(opened.tables.sink, LiveTarget)
-    return attempt_of(opened.stored.txn_version) if live and opened.stored.txn_version is not None else 0
 
 
 def _failed(error: BackfillError, progress: Progress | None, receipt: TableReceipt | None) -> RunOutcome:

@@ -16,7 +16,7 @@ from backfill_core.pacing.warm_up import WarmUp, warm_ups
 from backfill_core.plugins import choose
 from backfill_core.positions.key_scan import KeyScan
 from backfill_core.protocol.after_end import progress_after_end
-from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.epochs import attempt_of, txn_version
 from backfill_core.protocol.strategy import (
     Opened,
     PinVersion,
@@ -39,7 +39,7 @@ from backfill_spark.opening.tables import Tables
 from backfill_spark.opening.transform import transform_for, transform_of
 from backfill_spark.ports.abilities import ability, check_promises, closing
 from backfill_spark.ports.committer import Committer, StoredState
-from backfill_spark.ports.sink import Sink, SinkPlugin, SupportsStartOver
+from backfill_spark.ports.sink import KeepsAttempts, Sink, SinkPlugin, SupportsStartOver
 from backfill_spark.ports.source import Source, SourcePlugin
 from backfill_spark.records.quarantine import open_quarantine
 from backfill_spark.rows.transform import Transform
@@ -224,6 +224,20 @@ class OpenedJob(JobContext):
     def resumes(self) -> StoredProgress | None:
         """State to resume from; `None` for a new or restarted job."""
         return None if self.start_over is not None else self.progress
+
+    @property
+    def attempts_before(self) -> int:
+        """Number of the newest attempt of a job without a state: it was released, its target is new, or the log of a live table was cleaned.
+
+        A transaction in the target, or in the table of bad records, fences a smaller number. The folder of an attempt has files that
+        these tables may name, also if Delta has forgotten the transaction.
+        """
+        quarantine = self.tables.quarantine
+        with self.explained("reading the target", self.sink):
+            sinks = (self.sink,) if quarantine is None else (self.sink, quarantine.sink)
+            staged = [sink.newest_attempt() for sink in sinks if isinstance(sink, KeepsAttempts)]
+            bad = None if quarantine is None else quarantine.committer.read_state().txn_version
+        return max(0, *staged, *(attempt_of(txn) for txn in (self.stored.txn_version, bad) if txn is not None))
 
     @property
     def splits_keys(self) -> bool:

@@ -220,6 +220,14 @@ class KeepsFeatures(Protocol):
         """Return the features that a writer of the table must support."""
 
 
+@runtime_checkable
+class KeepsAttempts(Protocol):
+    """A sink with a folder for each attempt of a job, which stays with the files that were committed."""
+
+    def newest_attempt(self) -> int:
+        """Return the largest number of an attempt with a folder; 0 if there is none. Raises the errors of the storage."""
+
+
 class RepairCommits(Protocol):
     """Commits of one repair: files that were compared are replaced only if no other commit changed files since."""
 

@@ -20,7 +20,7 @@ BAD = {(partition, offset) for partition in "01" for offset in range(ROWS) if of
 GOOD = {(partition, offset) for partition in "01" for offset in range(ROWS)} - BAD
 
 THE_REST = """
-import json, sys
+import json, shutil, sys
 from pathlib import Path
 import yaml
 from backfill import Backfill, BackfillError, Settings
@@ -39,7 +39,11 @@ def outcome(on_bad_record):
         return {"reason": error.reason, "message": error.message, "hint": error.hint}
     return {"state": done.state, "message": done.message, "receipt": done.receipt.model_dump(mode="json", by_alias=True)}
 
-print(json.dumps([outcome("Fail"), outcome("Quarantine")]))
+outcomes = [outcome("Fail"), outcome("Quarantine")]
+shutil.copytree(folder / "bad", folder / "bad_again")
+document["spec"]["source"]["counter"]["quarantinePath"] = str(folder / "bad_again")
+document["spec"]["target"]["delta"]["path"] = str(folder / "target_again")
+print(json.dumps([*outcomes, outcome("Quarantine")]))
 """
 
 
@@ -70,14 +74,18 @@ def states(folder):
 
 @pytest.fixture(scope="module")
 def results(spark, tmp_path_factory):
-    """Results of each process: the folder, the state after the kill, and both outcomes."""
+    """Results of each process: the folder, the state after the kill, and both outcomes.
+
+    At the end the job runs again on a new target, with a copy of its table of bad records.
+    """
     made = place(tmp_path_factory.mktemp("bad"))
     killed = made.killed(spark, "before_quarantine:1")
     assert killed.returncode == -signal.SIGKILL, killed.stdout[-2000:] + killed.stderr[-3000:]
     between = states(made.folder)[-1], places(made.folder / "bad")
     done = made.script(spark, THE_REST)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    failed, ended = json.loads(done.stdout.splitlines()[-1])
+    failed, ended, again = json.loads(done.stdout.splitlines()[-1])
+    assert (again["state"], again["message"]) == ("Complete", "")
     return made.folder, between, failed, ended
 
 
@@ -99,6 +107,13 @@ class TestBadRecordsAreKept:
         assert sorted(places(folder / "target")) == sorted(GOOD)
         assert sorted(places(folder / "bad")) == sorted(BAD)
         assert states(folder)[-1]["rows"] == len(BAD)
+
+    def test_a_job_that_begins_again_on_a_new_target_keeps_its_bad_records_too(self, results):
+        """The table has transactions and files of the earlier attempts, which must neither count as these records nor be replaced."""
+        folder, _, _, _ = results
+
+        assert sorted(places(folder / "bad_again")) == sorted([*BAD, *BAD])
+        assert sorted(places(folder / "target_again")) == sorted(GOOD)
 
     def test_a_bad_record_has_its_bytes_and_the_reason(self, results):
         """A user can correct the producer and send the records again."""

@@ -9,6 +9,7 @@ from support.tables.jobs import job
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.driver.plan import plan_job
+from backfill_spark.driver.release import release
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 
@@ -101,6 +102,18 @@ class TestAReplacedPart:
         assert place.names(shown[0] - 1) == before
         assert shown[0] > version
         assert len([count for count in added_files(place.target)[version + 1 :] if count]) == 1
+
+    def test_a_released_job_replaces_the_part_again(self, spark, place):
+        """Its transaction stays in the log, and its files are rows of the target: the next attempt must use other numbers."""
+        place.make()
+        assert place.run().outcome == "Complete"
+        release(place.backfill(), settings=place.settings, spark=spark)
+        write(place.source, rows_of("SELECT id, day, 'newer' AS name FROM t", place.source))
+
+        ended = place.run()
+
+        assert (ended.outcome, ended.message) == ("Complete", "")
+        assert place.names() == REPLACED | {(3, "newer"): 100, (4, "newer"): 100}
 
     def test_a_foreign_row_in_the_scope_ends_the_job_before_anything_is_visible(self, place):
         """Its writer is named, and the rows stay as they were."""

@@ -36,7 +36,6 @@ from backfill_spark.delta.table_facts import physical_type
 from backfill_spark.delta.types import nullable, quoted
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line, whole_text
 from backfill_spark.jvm.failures import while_staging
-from backfill_spark.jvm.gateway import java
 from backfill_spark.log_shipping.layout import carried_properties, check_followed
 from backfill_spark.log_shipping.target_log import TargetLog
 from backfill_spark.rows.columns import by_folder, unused
@@ -76,19 +75,16 @@ class DeltaSink:
     ) -> None:
         """Store the target's part of the spec; reads and writes nothing yet."""
         self._spark = spark
-        self._jvm = java(spark)
         self.path = path.rstrip("/")
-        self._name = table
-        self._mode, self._key = write_mode, key
+        self._name, self._mode, self._key = table, write_mode, key
         self._partition_by, self._cluster_by = partition_by, cluster_by
         self._properties = dict(properties or {})
         self._existing_rows, self._hides_rows = existing_rows, filtered_rows == "Hidden"
         self.job_hash = hashlib.sha256(job_id.encode()).hexdigest()[:12]
         self._staging = StagingFolder(spark, self.path, self.job_hash)
         self._folder = TargetFolder(spark, self.path, staging=self._staging.name)
-        self._dictionaries = dictionaries.Dictionaries()
+        self._dictionaries, self._alone, self._log = dictionaries.Dictionaries(), alone, TargetLog(spark, self.path)
         self._cached: TargetTable | None = None
-        self._alone, self._log = alone, TargetLog(spark, self.path)
         self._source: LoggedTable | None = None
 
     # ------------------------------------------------------------------ checks
@@ -339,6 +335,10 @@ class DeltaSink:
             raise TargetGoneError(
                 f"the target {self.path} was dropped while it was filled.", hint=START_AGAIN
             ) from None
+
+    def newest_attempt(self) -> int:
+        """See `ports.sink.KeepsAttempts`."""
+        return self._staging.newest_attempt()
 
     def staged_by(self, attempt: int, work_id: int) -> list[str]:
         """See `ports.sink.Quarantine`."""

@@ -106,6 +106,17 @@ class StagingFolder:
                 paths.append(path)
         return sorted(paths)
 
+    def newest_attempt(self) -> int:
+        """Return the largest number of an attempt with a folder; 0 if there is none.
+
+        Raises:
+            JAVA_ERRORS: the storage failed.
+        """
+        root = self._path(self.path)
+        if not self._fs.exists(root):
+            return 0
+        return max((int(folder.getName()[1:]) for folder in self._folders(root, ATTEMPT)), default=0)
+
     def uri(self, path: str) -> str:
         """Return the URI of a staged file, with its scheme; a bare path refers to the default file system."""
         return str(self._fs.makeQualified(self._path(path)).toString())
