@@ -111,8 +111,9 @@ class ChunkCopier:
             closing(source.file.newStream()) as stream,
             self._writing(target, projection.schema, source.metadata) as writer,
         ):
-            for block in items(source.java.getBlocks()):
-                writer.appendRowGroup(stream, self._with_renamed(block, projection), True)
+            for rows, block in zip(source.groups, items(source.java.getBlocks()), strict=True):
+                if rows:  # Parquet writes no row group without rows; Arrow does
+                    writer.appendRowGroup(stream, self._with_renamed(block, projection), True)
         return source.metadata.written(projection.stored)
 
     def join_computed(self, source: Footer, target: str, mode: Projected, parts: Sequence[Footer]) -> Written | None:

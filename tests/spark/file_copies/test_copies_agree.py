@@ -1,5 +1,6 @@
 """A copied file and a decoded one have the same rows, for any layout and for each engine that wrote the file."""
 
+import struct
 from collections import Counter
 from itertools import count
 from pathlib import Path
@@ -17,7 +18,7 @@ from backfill_spark.delta.source_file import SourceFile
 from backfill_spark.file_copies.copied_files import PlannedCopy
 from backfill_spark.file_copies.copier import FileTransfer
 from backfill_spark.file_copies.footers import Footers
-from backfill_spark.jvm.gateway import hadoop_conf
+from backfill_spark.jvm.gateway import hadoop_conf, java
 
 MODES = {
     "id, i, s, t, d, a, g, m": Whole(),
@@ -106,6 +107,53 @@ class TestAFileOfThisMachine:
 
         assert copied(spark, source, target, mode, scheme="file:") == len(list(source.glob("*.parquet"))) > 0
         assert len(list(target.glob("**/*.parquet"))) == len(list(source.glob("*.parquet")))
+
+
+class TestAnEmptyRowGroup:
+    """Arrow writes one for an empty batch, and Parquet's own writer refuses it."""
+
+    @pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+    def test_an_empty_row_group_is_left_out_of_a_copy(self, spark, tmp_path, mode):
+        """The file has the same rows, first, between and last."""
+        source, target = tmp_path / "s", tmp_path / "t"
+        made = spark.range(6).selectExpr("id", *(f"id AS {name}" for name in "istdagm")).coalesce(1)
+        made.write.options(**{"parquet.block.row.count.limit": "3"}).parquet(str(source))
+        (file,) = source.glob("*.parquet")
+        file.write_bytes(with_empty_groups(spark, file.read_bytes()))
+        (source / f".{file.name}.crc").unlink()
+
+        assert copied(spark, source, target, mode) == 1
+
+        (copy,) = target.glob("*.parquet")
+        footer = Footers(spark).read(str(copy))
+        assert footer.groups == ((0, 3, 0, 3, 0) if isinstance(mode, Whole) else (3, 3))
+        assert sorted(row[0] for row in spark.read.parquet(str(copy)).selectExpr(footer.names[0]).collect()) == [
+            *range(6)
+        ]
+
+
+def with_empty_groups(spark, content):
+    """Return a Parquet file with a row group without rows before and after each row group."""
+    jvm = java(spark)
+    formats = jvm.org.apache.parquet.format.Util
+    (length,) = struct.unpack("<I", content[-8:-4])
+    footer = formats.readFileMetaData(jvm.java.io.ByteArrayInputStream(content[-8 - length : -8]))
+    groups = footer.getRow_groups()
+    for at in range(len(groups), -1, -1):
+        empty = groups.get(min(at, len(groups) - 1)).deepCopy()
+        empty.setNum_rows(0)
+        empty.setTotal_byte_size(0)
+        for chunk in empty.getColumns():
+            metadata = chunk.getMeta_data()
+            metadata.setNum_values(0)
+            metadata.setTotal_compressed_size(0)
+            metadata.setTotal_uncompressed_size(0)
+            metadata.unsetStatistics()
+        groups.add(at, empty)
+    written = jvm.java.io.ByteArrayOutputStream()
+    formats.writeFileMetaData(footer, written)
+    changed = bytes(written.toByteArray())
+    return content[: -8 - length] + changed + struct.pack("<I", len(changed)) + b"PAR1"
 
 
 class TestACopyThatIsTakenAway:
