@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from backfill_core.file_copies.copy_modes import PARTLY_COMPUTED_ROWS_MIN, Copying, of_file
 from backfill_core.file_copies.facts import FileFacts
@@ -26,7 +27,7 @@ from backfill_spark.work.context import WorkContext
 def _run(work: FillFiles, context: WorkContext) -> FilesFilled:
     crash_point("before_stage")
     committer, modes = ability(context.tables.committer, CompletesEntries), context.copies.modes
-    planned = [copy for copy in (_planned(modes, file) for file in work.files) if copy is not None]
+    planned = [copy for copy in (planned_copy(modes, file) for file in work.files) if copy is not None]
     hidden = frozenset(file.path for file in work.files if file.vector is not None)
     copies = {copy.planned.file.path: copy.staged for copy in _copied(planned, hidden, context)}
     replacements = [
@@ -59,16 +60,18 @@ def _is_of_a_row(error: Exception) -> bool:
     return row_failure(error) is not None or StoredValues.raised(whole_text(error))
 
 
-def _planned(modes: JobCopyModes, live: LiveFile) -> PlannedCopy | None:
+def planned_copy(modes: JobCopyModes, live: LiveFile) -> PlannedCopy | None:
     """Return the copy of a file; `None` if it must be decoded.
 
-    Small files are copied too, although decoding would cost less: only a copy can take a deletion vector that a writer adds.
+    Small files are copied too, although decoding would cost less: only a copy can take a deletion vector that a writer adds. The table
+    has the copied values already, so neither the spelling of a partition value nor a null in a column that is NOT NULL is a reason.
     """
-    file = source_file(live)
-    rows, nulls = file.counts([column.physical for column in modes.table.columns])
+    file, table = source_file(live), replace(modes.table, partitions=())
+    rows, _ = file.counts(())
     known = None if rows is None else max(rows, PARTLY_COMPUTED_ROWS_MIN)
-    facts = FileFacts(known, nulls, file.partition, {}, file.vector is not None, file.is_elsewhere)
-    mode = of_file(modes.best, modes.transform, modes.table, modes.target, facts)
+    nulls = dict.fromkeys((column.physical for column in table.columns), 0)
+    facts = FileFacts(known, nulls, is_elsewhere=file.is_elsewhere)
+    mode = of_file(modes.best, modes.transform, table, modes.target, facts)
     if rows is None or not isinstance(mode, Copying):
         return None
     return PlannedCopy(file, mode, file.partition, rows, kept_of_files(modes.table, modes.transform))
