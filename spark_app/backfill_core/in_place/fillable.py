@@ -57,18 +57,21 @@ class FillExpressions:
     def outputs(self, columns: tuple[str, ...]) -> tuple[str, ...]:
         """Return the SQL expression of each column of the table, in its order; columns that it lacks follow."""
         added = (name for name in self.values if name not in columns)
-        return (*(self._output(name) for name in columns), *(self._added(name) for name in added))
+        return (*(self._output(name) for name in columns), *(self._added(name, columns) for name in added))
 
-    def _added(self, name: str) -> str:
+    def _added(self, name: str, columns: tuple[str, ...]) -> str:
+        value = in_parentheses(self.values[name])
         # A condition may read the column, which is null in every row.
-        return f"({self.values[name]}) AS {quoted_name(name)}"
+        if self.where is not None and self.where_reads <= {*columns}:
+            value = f"CASE WHEN {in_parentheses(self.where)} THEN {value} END"
+        return f"{value} AS {quoted_name(name)}"
 
     def _output(self, name: str) -> str:
         column = quoted_name(name)
         if name not in self.values:
             return column
-        condition = f"{column} IS NULL" if self.where is None else f"({self.where})"
-        return f"CASE WHEN {condition} THEN ({self.values[name]}) ELSE {column} END AS {column}"
+        condition = f"{column} IS NULL" if self.where is None else in_parentheses(self.where)
+        return f"CASE WHEN {condition} THEN {in_parentheses(self.values[name])} ELSE {column} END AS {column}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,11 @@ class TableToFill:
 def quoted_name(name: str) -> str:
     """Return a column name as SQL."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def in_parentheses(text: str) -> str:
+    """Return an SQL expression in parentheses; a comment at its end (`-- …`) does not reach beyond them."""
+    return f"({text}\n)" if "--" in text else f"({text})"
 
 
 def check_names(names: Iterable[str]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import DataType, StructField, StructType
 
 from backfill_core.errors import InvalidTransformError
-from backfill_core.in_place.fillable import FillExpressions, check_names
+from backfill_core.in_place.fillable import FillExpressions, check_names, in_parentheses
 from backfill_spark.opening.source import OpenSource, SubscribedSource
 from backfill_spark.records.folding import folding
 from backfill_spark.records.parsing import parsing
@@ -35,13 +35,15 @@ def transform_for(spec: TransformSpec, opened: OpenSource) -> Transform:
     empty = no_rows(empty.sparkSession, empty.schema)
     for name, text in spec.set.items():
         _refuse(find_fault(empty, (text,), filters=False), f"spec.transform.set.{name}", text)
+    where_reads = frozenset[str]()
     if spec.set_where is not None:
         added = StructType(
             [StructField(name, _type_of(empty, text)) for name, text in spec.set.items() if name not in names]
         )
         rows = no_rows(empty.sparkSession, StructType([*empty.schema.fields, *added.fields]))
         _refuse(find_fault(rows, (spec.set_where,), filters=True), "spec.transform.setWhere", spec.set_where)
-    outputs = FillExpressions(spec.set, {}, spec.set_where).outputs(names)
+        where_reads = _columns_of(rows, spec.set_where)
+    outputs = FillExpressions(spec.set, {}, spec.set_where, where_reads).outputs(names)
     columns = (*names, *(name for name in spec.set if name not in names))
     fields = tuple(f"spec.transform.set.{name}" for name in columns)
     return Transform(outputs, fields=fields, once=spec.set_where if _reads_filled(empty, spec) else None)
@@ -49,12 +51,15 @@ def transform_for(spec: TransformSpec, opened: OpenSource) -> Transform:
 
 def _reads_filled(empty: DataFrame, spec: TransformSpec) -> bool:
     """Return True if an expression reads a column that the job fills, so that a second result may differ."""
-    reads = (columns_read(empty.selectExpr(f"({text}) IS NULL AS x")) for text in spec.set.values())
-    return any(not names.isdisjoint(spec.set) for names in reads)
+    return any(not _columns_of(empty, text).isdisjoint(spec.set) for text in spec.set.values())
+
+
+def _columns_of(rows: DataFrame, text: str) -> frozenset[str]:
+    return columns_read(rows.selectExpr(f"{in_parentheses(text)} IS NULL AS x"))
 
 
 def _type_of(empty: DataFrame, text: str) -> DataType:
-    return empty.selectExpr(f"({text}) AS x").schema["x"].dataType
+    return empty.selectExpr(f"{in_parentheses(text)} AS x").schema["x"].dataType
 
 
 def _refuse(fault: Fault | None, field: str, text: str) -> None:

@@ -115,6 +115,21 @@ class TestTheExpressions:
             "CASE WHEN (x > 1) THEN (1) ELSE `a``b` END AS `a``b`",
         )
 
+    def test_of_an_added_column_are_not_computed_for_rows_that_the_condition_excludes(self):
+        """The check of a few rows would refuse a job whose condition excludes the rows that have no value."""
+        assert expressions("share", "1 div part", ("part",), "part <> 0", ("part",)).outputs(("id", "part")) == (
+            "`id`",
+            "`part`",
+            "CASE WHEN (part <> 0) THEN (1 div part) END AS `share`",
+        )
+        assert expressions("share", "1", (), "share IS NULL", ("share",)).outputs(()) == ("(1) AS `share`",)
+
+    def test_may_end_with_a_comment(self):
+        """It must not hide the rest of the column's SQL."""
+        assert expressions(text="1 -- one", where="x > 1 -- few").outputs(("status_norm",)) == (
+            "CASE WHEN (x > 1 -- few\n) THEN (1 -- one\n) ELSE `status_norm` END AS `status_norm`",
+        )
+
     def test_have_another_tag_after_a_change(self):
         """Files of the earlier expression are filled again."""
         assert expressions().tag({}) != expressions(text="lower(status)").tag({})

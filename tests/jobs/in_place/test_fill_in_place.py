@@ -145,7 +145,7 @@ class TestALiveTable:
         before = rows_of(path)
         hidden = min(set(range(ROWS)) - before.keys())
 
-        outcome = fill({"norm": f"cast(1000 div (id - {hidden}) AS string)"})
+        outcome = fill({"norm": f"cast(1000 div (id - {hidden}) AS string) -- a comment"})
 
         assert (outcome.outcome, outcome.receipt.equal) == ("Complete", True)
         rows = rows_of(path)
@@ -272,6 +272,13 @@ class TestALiveTable:
             range(2000, 2005)
         )
         assert (outcome.receipt.rows, outcome.receipt.equal) == (ROWS, True)
+
+    def test_is_planned_if_the_condition_excludes_rows_without_a_value(self, spark, path, settings):
+        """The column is new, so the check of a few rows computes it before it exists."""
+        make_kind(spark, path, "plain")
+        spec = spec_of(path, {"norm": "cast(10 div part AS string)"}, "part <> 0")
+
+        assert plan_job(spec, settings=settings, spark=spark).rows == ROWS
 
     def test_is_planned_and_released(self, spark, path, fill, settings):
         """A plan writes nothing, and other writers need no new feature; after a release the job may run again."""

@@ -132,7 +132,7 @@ class TestAReplacedPart:
         """As `replaceWhere` of Delta: a filter would hide a mistake in the transform."""
         place.make()
 
-        refused = place.run(transform={"where": "day >= '2026-01-04'"})
+        refused = place.run(transform={"where": "day >= '2026-01-04'"}, target={"scope": f"{SCOPE} -- two days"})
 
         assert_ending(refused, "RowOutsideScope")
         assert "day = 2026-01-05" in refused.message or "day = 2026-01-06" in refused.message

@@ -21,7 +21,7 @@ from backfill_core.errors import (
 )
 from backfill_core.in_place.column_claims import ColumnClaims
 from backfill_core.in_place.files import FillScope, FillState, LiveFile
-from backfill_core.in_place.fillable import FillExpressions, TableToFill, check_fillable, quoted_name
+from backfill_core.in_place.fillable import FillExpressions, TableToFill, check_fillable, in_parentheses, quoted_name
 from backfill_core.in_place.writer_conflicts import RECENT_MS
 from backfill_spark.delta.log import LOG_ERRORS, commit_files, commit_text, files_at, newest_version
 from backfill_spark.delta.properties import physical_name
@@ -169,7 +169,7 @@ class LiveSink(DeltaSink):
         empty, given = no_rows(self._spark, schema), self._expressions
 
         def columns(text: str) -> frozenset[str]:
-            return columns_read(empty.selectExpr(f"({text}) IS NULL AS x"))
+            return columns_read(empty.selectExpr(f"{in_parentheses(text)} IS NULL AS x"))
 
         reads = {name: columns(text) for name, text in given.values.items()}
         return replace(given, reads=reads, where_reads=columns(given.where) if given.where else frozenset())

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 
 from backfill_core.errors import AwayError, ForeignCommit, RowOutsideScopeError, TransientError
 from backfill_core.file_copies.scope import Place, conflict
+from backfill_core.in_place.fillable import in_parentheses
 from backfill_core.protocol.publication import ManifestPart, ManifestWrite
 from backfill_core.protocol.work import StagedFile
 from backfill_spark.delta.added_files import CommitLine
@@ -147,7 +148,9 @@ class ScopedCommitter(PublishingCommitter):
             write_staged_table(self._spark, self._path, version, doubtful, path)
             rows = self._spark.read.format("delta").load(path)
             shown = dict.fromkeys((*self._key, *scope.names))
-            outside = rows.where(f"NOT coalesce(({scope.text}), false)").select(*map(quoted, shown)).first()
+            outside = (
+                rows.where(f"NOT coalesce({in_parentheses(scope.text)}, false)").select(*map(quoted, shown)).first()
+            )
         except (*JAVA_ERRORS, PySparkException) as error:
             raise explain_target(error, path=self._path, doing="reading staged rows") from error
         if outside is not None:
