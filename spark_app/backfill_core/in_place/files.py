@@ -63,10 +63,14 @@ class LiveFile:
     handle: object = field(default=None, compare=False, repr=False)
     """The entry of the log; opaque to the core."""
 
+    rows_estimated: int = 0
+    """Estimate for limits and progress if the log has no count."""
+
     @property
     def visible(self) -> int:
-        """Rows that readers see; 0 if the log has no count."""
-        return max(0, (self.rows or 0) - (0 if self.vector is None else self.vector.rows))
+        """Rows that readers see; an estimate if the log has no count."""
+        rows = self.rows_estimated if self.rows is None else self.rows
+        return max(0, rows - (0 if self.vector is None else self.vector.rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class InPlaceRounds:
 
     @property
     def rows_left(self) -> int:
-        """Visible rows of `files_left`; files without a row count have none."""
+        """Visible rows of `files_left`."""
         return sum(file.visible for file in self._waiting)
 
     # -------------------------------------------------------------- choosing

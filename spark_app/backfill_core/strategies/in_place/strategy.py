@@ -13,10 +13,12 @@ attempt that resumes lists the table, and reads of its state only what users see
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import RECREATED_HINT, SourceReplacedError
 from backfill_core.in_place.conflicts import ForeignChanges
-from backfill_core.in_place.files import FillScope
+from backfill_core.in_place.files import FillScope, LiveFile
 from backfill_core.in_place.rounds import CommitStaged, Filled, InPlaceRounds, ListFiles, StageFiles, WaitUntil
 from backfill_core.in_place.work import CheckedReplacement, FilesFilled, FillFiles, ListLiveFiles, LiveFilesListed
 from backfill_core.in_place.writer_conflicts import WriterConflicts
@@ -67,6 +69,8 @@ class InPlaceStrategy:
         self._filled_durable: int | None = None
         self._rows_done = 0 if stored is None else stored.rows_done
         self._rows_total = max(pinned.rows_live, self._rows_done)
+        stored_bytes = sum(pinned.bytes)
+        self._rows_per_byte = pinned.rows_live / stored_bytes if stored_bytes else 0.0
         self._work: ListLiveFiles | FillFiles | None = None
         self._commit: CommitStaged | None = None
         self._overcounted = 0
@@ -127,7 +131,8 @@ class InPlaceStrategy:
             case WorkFinished(result=LiveFilesListed() as listed) if self._runs(listed.work_id):
                 self._work = None
                 self._rounds.scope = listed.scope
-                self._rounds.listed(listed.version, listed.listed, now.wall_ms, recent_rewrites=listed.recent_rewrites)
+                files = [self._estimated(file) for file in listed.listed]
+                self._rounds.listed(listed.version, files, now.wall_ms, recent_rewrites=listed.recent_rewrites)
                 self._count()
             case WorkFinished(result=FilesFilled() as filled) if self._runs(filled.work_id):
                 assert isinstance(self._work, FillFiles)
@@ -140,6 +145,10 @@ class InPlaceStrategy:
                 self._seal(event, now)
             case _:
                 pass
+
+    def _estimated(self, file: LiveFile) -> LiveFile:
+        """Return a file with an estimate of its rows if the log has no count: otherwise no limit would apply to it."""
+        return file if file.rows is not None else replace(file, rows_estimated=round(file.bytes * self._rows_per_byte))
 
     def _runs(self, work_id: int) -> bool:
         return self._work is not None and self._work.work_id == work_id
