@@ -34,7 +34,8 @@ def existing(spark: SparkSession, table: str, paths: Iterable[str]) -> frozenset
 
 
 def file_names(file: LoggedFile) -> Iterator[str]:
-    """Yield the name of a file in its folder, and that of the file of its deletion vector."""
+    """Yield the name of a file in its folder, as messages spell it, and that of the file of its deletion vector."""
+    yield file.path.rpartition("/")[2]
     yield unquote(file.path).rpartition("/")[2]
     if file.deleted:
         vector = VectorDescriptor(json.loads(file.action)["add"]["deletionVector"])
