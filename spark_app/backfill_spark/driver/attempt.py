@@ -365,7 +365,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     """Return the initial state of the attempt: the stored state with the current spec's settings."""
     backfill, spec = opened.backfill, opened.backfill.spec
     state = opened.state or JobState(
-        job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=opened.attempts_before, epoch=0, strategy=spec.strategy.type,
+        job_id=backfill.job_id, spec_hash=backfill.spec_hash, attempt=0, epoch=0, strategy=spec.strategy.type,
         publication=first_publication(spec, opened.stored.table_version), created_target=opened.stored.table_version < 0,
     )  # fmt: skip
     # A receipt that reports a difference is taken again, not reused.
@@ -376,7 +376,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
         state = state.continued(moment.wall_ms, follows=spec.after == "Follow")
     return replace(
         state,
-        attempt=state.attempt + 1,
+        attempt=opened.attempts_before + 1,
         controls=state.controls.of_attempt(spec, moment.wall_ms),
         receipt=receipt,
         spec_fields=backfill.spec_fields,

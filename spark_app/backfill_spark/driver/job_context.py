@@ -227,17 +227,19 @@ class OpenedJob(JobContext):
 
     @property
     def attempts_before(self) -> int:
-        """Number of the newest attempt of a job without a state: it was released, its target is new, or the log of a live table was cleaned.
+        """Number of the newest attempt, which may be newer than that of the state.
 
-        A transaction in the target, or in the table of bad records, fences a smaller number. The folder of an attempt has files that
-        these tables may name, also if Delta has forgotten the transaction.
+        A released job, and one whose log was cleaned, has no state. A target may be new or restored while the table of bad records is not.
+        A transaction in one of them fences a smaller number. The folder of an attempt has files that the tables may name, also if Delta
+        has forgotten the transaction.
         """
         quarantine = self.tables.quarantine
         with self.explained("reading the target", self.sink):
             sinks = (self.sink,) if quarantine is None else (self.sink, quarantine.sink)
             staged = [sink.newest_attempt() for sink in sinks if isinstance(sink, KeepsAttempts)]
             bad = None if quarantine is None else quarantine.committer.read_state().txn_version
-        return max(0, *staged, *(attempt_of(txn) for txn in (self.stored.txn_version, bad) if txn is not None))
+        own = attempt_of(self.stored.txn_version or 0) if self.state is None else self.state.attempt
+        return max(own, attempt_of(bad or 0), *staged)
 
     @property
     def splits_keys(self) -> bool:
