@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from support.console.forked import ForkedPython
 from support.repository import ROOT
 
 from backfill_cli.commands.options import EXTRAS
@@ -34,8 +35,8 @@ ENDS_S = 30
 def start(folder, *words):
     """Start the command."""
     environment = os.environ | {"BACKFILL_STATE_DIR": str(folder)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "backfill_cli", *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    return ForkedPython(
+        ["-m", "backfill_cli", *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )  # fmt: skip
 
 

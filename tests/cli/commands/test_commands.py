@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support.console import forked
 from support.console.command_line import backfill, running
 from support.endings import assert_ending
 from support.tables.jobs import write_yaml
@@ -187,9 +188,7 @@ class TestAReaderWhoHasGone:
     def ended(self, *arguments):
         reads, writes = os.pipe()
         os.close(reads)
-        done = subprocess.run(
-            [sys.executable, "-m", "backfill_cli", *arguments], stdout=writes, stderr=subprocess.PIPE, check=False
-        )
+        done = forked.run(["-m", "backfill_cli", *arguments], stdout=writes, stderr=subprocess.PIPE)
         os.close(writes)
         return done.returncode, done.stderr
 
@@ -241,8 +240,6 @@ class TestCompletion:
                 "COMP_CWORD": "3",
             }
             code = "from backfill_cli.__main__ import main; main()"
-            done = subprocess.run(
-                [sys.executable, "-c", code], env={**os.environ, **environ}, capture_output=True, text=True
-            )
+            done = forked.run(["-c", code], env={**os.environ, **environ}, capture_output=True, text=True)
 
         assert done.stdout.split() == ["plain,shop/items"], done.stderr

@@ -5,10 +5,10 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.console.forked import ForkedPython
 from support.tables.jobs import write_yaml
 
 TESTS = Path(__file__).parents[2]
@@ -81,9 +81,9 @@ def start(tmp_path):
     started = []
 
     def run(script, *flags):
-        command = [sys.executable, "-c", SCRIPT, script, str(spec), *flags]
-        child = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ, start_new_session=True
+        words = ["-c", SCRIPT, script, spec, *flags]
+        child = ForkedPython(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ, start_new_session=True
         )
         started.append(child)
         return child

@@ -3,11 +3,11 @@
 import json
 import socket
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.console.command_line import backfill, running
+from support.console.forked import ForkedPython
 from support.drivers.fake_driver import ScriptedJob
 from support.endings import assert_ending
 
@@ -84,8 +84,8 @@ class TestStatus:
 
     def test_watch_ends_with_the_driver(self, job):
         """A watch that outlives its job hangs a script."""
-        watch = subprocess.Popen(
-            [sys.executable, "-m", "backfill_cli", "status", "--watch", "-o", "json"],
+        watch = ForkedPython(
+            ["-m", "backfill_cli", "status", "--watch", "-o", "json"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert json.loads(watch.stdout.readline())["rowsDone"] == 1000
@@ -123,8 +123,8 @@ class TestADriverThatStarts:
     @pytest.mark.parametrize("command", ["pause", "verify"])
     def test_a_starting_driver_receives_the_waiting_commands(self, starting, command):
         """It receives them as soon as its server runs, in any step before."""
-        sender = subprocess.Popen(
-            [sys.executable, "-m", "backfill_cli", command, "--timeout", "60"],
+        sender = ForkedPython(
+            ["-m", "backfill_cli", command, "--timeout", "60"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         waiting = sender.stderr.readline()
@@ -137,8 +137,8 @@ class TestADriverThatStarts:
 
     def test_a_command_stops_waiting_for_a_driver_that_ends(self, starting):
         """Its spec may be wrong."""
-        sender = subprocess.Popen(
-            [sys.executable, "-m", "backfill_cli", "pause", "--timeout", "60"],
+        sender = ForkedPython(
+            ["-m", "backfill_cli", "pause", "--timeout", "60"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         sender.stderr.readline()

@@ -11,6 +11,7 @@ import click
 import pytest
 import yaml
 from support.console.command_line import backfill
+from support.console.forked import ForkedPython
 from support.repository import ROOT
 from support.tables.jobs import write_yaml
 
@@ -67,8 +68,8 @@ class TestInitOnATerminal:
     def test_missing_source_is_asked_for(self):
         """The answer counts as if it was given with the flag: an invalid one ends with the code of an invalid file."""
         leader, follower = pty.openpty()
-        command = [sys.executable, "-m", "backfill_cli", "init", "--target", "lake/copy"]
-        asked = subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, start_new_session=True)
+        words = ["-m", "backfill_cli", "init", "--target", "lake/copy"]
+        asked = ForkedPython(words, stdin=follower, stdout=follower, stderr=follower, start_new_session=True)
         try:
             os.close(follower)
             seen = b""

@@ -6,15 +6,14 @@ import subprocess
 import sys
 
 import pytest
+from support.console import forked
 from support.tables.jobs import write_yaml
 
 
 def start(file, **environ):
     """Run the driver to its end; JAVA_HOME contains no Java, so no run starts a JVM."""
-    return subprocess.run(
-        [sys.executable, "-m", "backfill_spark", "-f", str(file)],
-        env={**os.environ, "JAVA_HOME": "/nowhere", **environ}, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+    environ = {**os.environ, "JAVA_HOME": "/nowhere", **environ}
+    return forked.run(["-m", "backfill_spark", "-f", file], env=environ, capture_output=True, text=True, timeout=60)
 
 
 WRONG = (
@@ -25,39 +24,6 @@ WRONG = (
     ("BACKFILL_CRASH_AT", "somewhere:1"),
     ("BACKFILL_CRASH_AT", "before_seal:-1"),
 )
-EACH = """
-import os, sys
-from backfill_spark.__main__ import main
-
-folder, *given = sys.argv[1:]
-sys.argv = ["backfill-driver", "-f", f"{folder}/job.yaml"]
-for number, variable in enumerate(given):
-    if os.fork() == 0:
-        for stream, name in enumerate(("out", "err"), 1):
-            os.dup2(os.open(f"{folder}/{number}.{name}", os.O_WRONLY | os.O_CREAT), stream)
-        name, _, value = variable.partition("=")
-        os.environ[name] = value
-        sys.exit(main())
-    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def refused(tmp_path_factory):
-    """The end of a driver with each wrong variable; they are forked from one process, because the modules take a second to load."""
-    folder = tmp_path_factory.mktemp("wrong")
-    write_yaml(folder / "job.yaml", "/s", "/t")
-    variables = [f"{name}={value}" for name, value in WRONG]
-    codes = subprocess.run(
-        [sys.executable, "-c", EACH, str(folder), *variables], capture_output=True, text=True, check=True, timeout=60
-    ).stdout.split()
-    ends = [
-        subprocess.CompletedProcess(
-            [], int(code), *((folder / f"{number}.{name}").read_text() for name in ("out", "err"))
-        )
-        for number, code in enumerate(codes)
-    ]
-    return dict(zip(WRONG, ends, strict=True))
 
 
 @pytest.fixture
@@ -77,9 +43,9 @@ class TestItSaysWhyItDoesNotStart:
         assert [fact for fact in facts if fact not in done.stderr] == []
 
     @pytest.mark.parametrize(("name", "value"), WRONG)
-    def test_a_wrong_variable_is_named(self, refused, name, value):
+    def test_a_wrong_variable_is_named(self, file, name, value):
         """The message contains its value and a hint."""
-        done = refused[name, value]
+        done = start(file, **{name: value})
         self.ends(done, 2, "InvalidSetting", f"{name}={value!r}", f"Correct or unset {name}.")
 
     def test_a_missing_file_is_named(self, tmp_path):
@@ -97,5 +63,9 @@ class TestItSaysWhyItDoesNotStart:
         self.ends(start(wrong), 20, "InvalidSpec", "spec.throtle", "throttle")
 
     def test_missing_java_is_reported(self, file, tmp_path):
-        """The hint names the package to install, and the value of JAVA_HOME."""
-        self.ends(start(file, BACKFILL_STATE_DIR=str(tmp_path)), 29, "JavaMissing", "Install Java")
+        """The hint names the package to install, and the value of JAVA_HOME; this process loads its modules itself."""
+        environ = {**os.environ, "JAVA_HOME": "/nowhere", "BACKFILL_STATE_DIR": str(tmp_path)}
+        command = [sys.executable, "-m", "backfill_spark", "-f", file]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
+
+        self.ends(done, 29, "JavaMissing", "Install Java")

@@ -4,7 +4,6 @@ import fcntl
 import os
 import re
 import struct
-import sys
 import termios
 
 import pytest
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.panel import Panel
 from support.console.command_line import running
 from support.console.emulator import Emulator
-from support.console.terminal import Terminal
+from support.console.terminal import PythonTerminal
 from support.tables.jobs import write_yaml
 
 from backfill_cli.terminal.screen import HOME_AND_CLEAR, Screen
@@ -69,7 +68,7 @@ def shown(tmp_path):
     def run(*script, code=10, **environ):
         kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "LINES"}}
         env = {**kept, "BACKFILL_STATE_DIR": str(tmp_path), "TERM": "xterm-256color", **environ}
-        with Terminal([sys.executable, "-c", SCRIPT, str(file), *script], env=env) as terminal:
+        with PythonTerminal(["-c", SCRIPT, str(file), *script], env=env) as terminal:
             assert terminal.ends()[0] == code, terminal.text
             return terminal
 
@@ -111,7 +110,7 @@ def test_a_command_shows_its_steps_and_not_the_messages_of_spark(tmp_path, term)
     """A plan was silent for 17 seconds, and then printed four lines of Spark (fault U14)."""
     file = write_yaml(tmp_path / "job.yaml", "/s", "/t")
     env = {**os.environ, "BACKFILL_STATE_DIR": str(tmp_path), "TERM": term}
-    with Terminal([sys.executable, "-c", STEPS, str(file)], env=env) as terminal:
+    with PythonTerminal(["-c", STEPS, str(file)], env=env) as terminal:
         assert terminal.ends()[0] == 0, terminal.text
     steps = re.search(r"starting Spark  \d s\s+looking at the tables  \d s\s+the plan", terminal.text)
 
@@ -153,8 +152,8 @@ def test_echoed_keys_move_no_line():
 def test_a_watch_that_ctrl_c_ends_leaves_one_block(state_dir):
     """The exit is no error."""
     env = {**os.environ, "BACKFILL_STATE_DIR": str(state_dir), "TERM": "xterm-256color"}
-    command = [sys.executable, "-m", "backfill_cli", "status", "--watch"]
-    with running(state_dir), Terminal(command, env=env) as terminal:
+    words = ["-m", "backfill_cli", "status", "--watch"]
+    with running(state_dir), PythonTerminal(words, env=env) as terminal:
         terminal.wait_for("rows ")
         terminal.press()
         assert terminal.ends()[0] == 0, terminal.text

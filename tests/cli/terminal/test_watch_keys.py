@@ -1,11 +1,10 @@
 """Keys of `backfill status --watch` in a real terminal command a driver without Spark."""
 
 import os
-import sys
 import termios
 
 from support.console.command_line import running
-from support.console.terminal import Terminal
+from support.console.terminal import PythonTerminal
 
 from backfill.lines import log_file
 
@@ -16,7 +15,7 @@ def watching(folder):
     """Start the command in a terminal."""
     kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS", "LINES"}}
     env = {**kept, "BACKFILL_STATE_DIR": str(folder), "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
-    return Terminal([sys.executable, "-m", "backfill_cli", "status", "--watch"], env=env, columns=120, lines=30)
+    return PythonTerminal(["-m", "backfill_cli", "status", "--watch"], env=env, columns=120, lines=30)
 
 
 def reads_lines(terminal):

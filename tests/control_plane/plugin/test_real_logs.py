@@ -2,11 +2,10 @@
 
 import asyncio
 import subprocess
-import sys
 
 import pytest
 from support.cluster.log_kubelet import LogKubelet
-from support.console.terminal import Terminal
+from support.console.terminal import PythonTerminal
 
 SKIP = "--insecure-skip-tls-verify-backend"
 """The certificate of the double is signed by itself."""
@@ -15,7 +14,7 @@ SKIP = "--insecure-skip-tls-verify-backend"
 def following(rig, *options):
     """Start the command; its output is a terminal, so each line arrives at once."""
     words = ["logs", "orders", "-f", SKIP, "--kubeconfig", str(rig.api.real_kubeconfig), "-n", rig.namespace, *options]
-    return Terminal([sys.executable, "-m", "backfill_kubectl", *words], columns=200, stdin=subprocess.DEVNULL)
+    return PythonTerminal(["-m", "backfill_kubectl", *words], columns=200, stdin=subprocess.DEVNULL)
 
 
 async def shows(terminal, text):

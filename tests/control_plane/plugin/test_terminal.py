@@ -9,7 +9,7 @@ import termios
 
 import pytest
 from support.console.emulator import Emulator
-from support.console.terminal import CTRL_C, CTRL_Z, Terminal
+from support.console.terminal import CTRL_C, CTRL_Z, PythonTerminal, Terminal
 from support.operators.rig import Rig
 
 KEYS_LINE = "p pause  r resume  t throttle  v verify  l logs  e events  g grid  q quit"
@@ -19,7 +19,10 @@ def watching(rig, folder, *options, before=(), **size):
     """Start the command in a terminal; `before` are the first words of a command that runs it."""
     words = ["get", "orders", "-w", "--kubeconfig", str(rig.api.kubeconfig(folder)), "-n", rig.namespace, *options]
     environment = os.environ | {"TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"}
-    return Terminal([*before, sys.executable, "-m", "backfill_kubectl", *words], env=environment, **size)
+    python = ["-m", "backfill_kubectl", *words]
+    if before:
+        return Terminal([*before, sys.executable, *python], env=environment, **size)
+    return PythonTerminal(python, env=environment, **size)
 
 
 def reads_lines(terminal):

@@ -10,6 +10,8 @@ import termios
 import threading
 import time
 
+from support.console.forked import ForkedPython
+
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
 
@@ -22,16 +24,16 @@ class Terminal:
         self.master, slave = os.openpty()
         self.resize(columns, lines)
         given = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}
-        self.process = subprocess.Popen(
-            command, **given, env=env, cwd=cwd, start_new_session=True,
-            preexec_fn=lambda: self._begin(slave),
-        )  # fmt: skip
+        self.process = self._started(command, slave, env=env, cwd=cwd, start_new_session=True, **given)
         os.close(slave)
         self._bytes = bytearray()
         self._changed = threading.Condition()
         self._over = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def _started(self, command, slave, **options):
+        return subprocess.Popen(command, preexec_fn=lambda: self._begin(slave), **options)
 
     def _begin(self, slave):
         """Become a job in the foreground; a process in the background of a script has Ctrl-C ignored."""
@@ -109,3 +111,10 @@ class Terminal:
             self.process.wait()
         if self.master >= 0:
             os.close(self.master)
+
+
+class PythonTerminal(Terminal):
+    """A child that is forked from a Python with loaded modules; the command is the interpreter's words."""
+
+    def _started(self, command, slave, **options):
+        return ForkedPython(command, terminal=slave, **options)
