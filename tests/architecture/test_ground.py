@@ -11,8 +11,12 @@ HOSTS = [
     "py" + "pi.org", "python" + "hosted.org", "repo1." + "maven", "repo." + "maven", "maven." + "org", "registry." + "npmjs",
     "proxy." + "golang", "sum." + "golang", "static." + "crates", "deb." + "debian", "archive." + "ubuntu", "index" + "-url",
 ]  # fmt: skip
-PLACES = [r"(?<![\w.-])/" + place + "/" for place in ("wo" + "rk", "fa" + "rm", "ho" + r"me/\w+", "Us" + r"ers/\w+")]
+ROOTS = ["wo" + "rk", "fa" + "rm", "ho" + "me", "Us" + "ers"]
+PLACES = [rf"(?<![\w.-])/{root}/" + (r"\w+/" if root[0] in "hU" else "") for root in ROOTS]
 FORBIDDEN = re.compile("|".join([*map(re.escape, HOSTS), *PLACES]))
+SUSPECTS = [*HOSTS, *(f"/{root}/" for root in ROOTS)]
+"""Each match contains one of these. To search for them takes a tenth of the time of the expression."""
+
 FLAG_OF_THE_LOCK = "--no-emit-" + "index" + "-url"
 
 
@@ -24,7 +28,7 @@ class TestTheGround:
         """The flag that keeps addresses out of the lock may be named."""
         text = path.read_text(errors="replace").replace(FLAG_OF_THE_LOCK, "")
 
-        found = FORBIDDEN.search(text)
+        found = FORBIDDEN.search(text) if any(suspect in text for suspect in SUSPECTS) else None
         assert found is None, text[text.rfind("\n", 0, found.start()) + 1 : found.end()]
 
     def test_every_locked_package_has_a_hash(self):
