@@ -6,6 +6,7 @@ files that OPTIMIZE replaced would never be removed. Files of other writers in t
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -57,6 +58,15 @@ def listed_files(text: str) -> dict[str, int]:
     return sizes
 
 
+def _local_files(folder: str) -> list[str]:
+    """Return the paths of the files below a local folder; raise an `OSError` if one is missing or cannot be read."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    return [f"{parent}/{name}" for parent, _, names in os.walk(folder, onerror=fail) for name in names]
+
+
 def _work_of(path: str) -> str:
     match = re.match(rf"(.*/{ATTEMPT.pattern}/{WORK.pattern})/", path, re.DOTALL)
     assert match is not None, path
@@ -95,16 +105,21 @@ class StagingFolder:
 
     def files(self, folder: str) -> list[str]:
         """Return the absolute paths of the Parquet files below a folder, in order."""
+        names = ((path, path.rsplit("/", 1)[-1]) for path in self._below(folder))
+        return sorted(path for path, name in names if name.endswith(".parquet") and not name.startswith(("_", ".")))
+
+    def _below(self, folder: str) -> list[str]:
+        """Return the paths of the files below a folder; Hadoop starts a process for each file on a local disk, so Python lists it."""
+        if self._is_local:
+            with suppress(OSError):  # Hadoop tries again and reports the error
+                return _local_files(str(self._path(folder).toUri().getPath()))
         paths: list[str] = []
         if not self._fs.exists(self._path(folder)):
             return paths  # a write without rows may create no folder
         files = self._fs.listFiles(self._path(folder), True)
         while files.hasNext():
-            path = str(files.next().getPath().toUri().getPath())
-            name = path.rsplit("/", 1)[-1]
-            if name.endswith(".parquet") and not name.startswith(("_", ".")):
-                paths.append(path)
-        return sorted(paths)
+            paths.append(str(files.next().getPath().toUri().getPath()))
+        return paths
 
     def newest_attempt(self) -> int:
         """Return the largest number of an attempt with a folder; 0 if there is none.
