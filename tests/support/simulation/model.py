@@ -22,14 +22,21 @@ from support.simulation.tables import Row
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.spec.strategies import Strategy as StrategySpec
 from backfill_api.spec.transforms.filling import fills
+from backfill_core import strategies
 from backfill_core.errors import BackfillError
 from backfill_core.job.state import JobState
 from backfill_core.protocol.events import Event
-from backfill_core.protocol.strategy import Strategy
+from backfill_core.protocol.strategy import Strategy, StrategyPlugin
 from backfill_core.protocol.work import Result, StagedFile, Verify, Work
 
 Progress = Mapping[str, Any]
 """The strategy's part of a stored state: the JSON value that a user could read."""
+
+
+@cache
+def installed() -> Mapping[str, StrategyPlugin[Any]]:
+    """Return the strategies of this process; a search at each commit would take a tenth of a simulation."""
+    return strategies.discover()
 
 
 # ------------------------------------------------------------------ effects of work

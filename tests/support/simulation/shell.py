@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from support.simulation.hidden import compared_rows, visible
 from support.simulation.law import demand
-from support.simulation.model import Filing, Merging, Staging
+from support.simulation.model import Filing, Merging, Staging, installed
+from support.simulation.oracle import StoredState
 from support.simulation.tables import Row
 
-from backfill_core import strategies
 from backfill_core.errors import BackfillError, StagedFilesGoneError, TargetChangedError, TransientError
 from backfill_core.job.job import Job
 from backfill_core.job.state import JobState
@@ -32,7 +31,6 @@ from backfill_core.protocol.events import (
     WorkFinished,
 )
 from backfill_core.protocol.receipt import TableReceipt, VnodeMismatch
-from backfill_core.protocol.strategy import StrategyPlugin
 from backfill_core.protocol.work import (
     ChangesCut,
     KeyProven,
@@ -51,12 +49,6 @@ if TYPE_CHECKING:
     from support.simulation.world import World
 
 TRANSIENT = TransientError("the simulated storage is away")
-
-
-@cache
-def installed() -> Mapping[str, StrategyPlugin[Any]]:
-    """Return the strategies of this process; a search at each commit would take a tenth of a simulation."""
-    return strategies.discover()
 
 
 class Shell:
@@ -274,7 +266,7 @@ class Shell:
             self._world.oracle.on_sealed(action.state, self._world.quarantine)
         self.deliver(Sealed(action.epoch, version, self._world.commit_s(version)))
         if not self._over:
-            self._check_summary(JobState.decode(action.state))
+            self._check_summary(StoredState.read(action.state).job)
 
     def _check_summary(self, state: JobState) -> None:
         """Demand that `status` without a driver shows the rows that the driver showed when the state was durable."""

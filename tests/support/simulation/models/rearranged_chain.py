@@ -7,13 +7,12 @@ from typing import ClassVar
 
 from support.simulation.batch_parts import part_setting
 from support.simulation.law import demand
-from support.simulation.model import Progress
+from support.simulation.model import Progress, installed
 from support.simulation.models.snapshot import SnapshotModel, Stored
 from support.simulation.scenario import Scenario
 from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core import strategies
 from backfill_core.protocol.strategy import StartOver
 from backfill_core.protocol.work import ReadSplit, Work
 
@@ -59,7 +58,7 @@ class RearrangedChainModel(SnapshotModel):
     def starts_over(self, progress: Progress) -> bool:
         """Return whether the attempt did not catch up: only such a state is dropped."""
         unfinished = self.stored(progress).phase in UNFINISHED
-        plugin = strategies.discover()[self._strategy]
+        plugin = installed()[self._strategy]
         restarts = isinstance(plugin.open_request(plugin.decode(progress)), StartOver)
         demand(
             restarts == unfinished, "an attempt resumes where it must not, or restarts where it need not (R-CHAIN-15)"

@@ -20,7 +20,7 @@ from support.simulation.batch_parts import (
     taken_versions,
 )
 from support.simulation.law import demand
-from support.simulation.model import Compared, Cost, Effect, Filing, Merging, Progress, Promise, Staging
+from support.simulation.model import Compared, Cost, Effect, Filing, Merging, Progress, Promise, Staging, installed
 from support.simulation.region import Region, Span
 from support.simulation.scenario import Scenario
 from support.simulation.tables import APPEND, CHANGELOG, UPSERT, Row
@@ -28,7 +28,6 @@ from support.simulation.versions import INSERT, TableModel
 from support.tables.jobs import job
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_core import strategies
 from backfill_core.job.state import JobState
 from backfill_core.phases.copy import SPLIT_ROWS_MIN
 from backfill_core.positions.file_order import FileOrder
@@ -186,7 +185,7 @@ class SnapshotModel(TableModel):
 
     def plugin(self) -> StrategyPlugin[Any]:
         """Return the plug-in of the strategy."""
-        return strategies.discover()[self._strategy]
+        return installed()[self._strategy]
 
     def attempt(self, version: int, strategy: Strategy) -> OpenedSnapshot:
         """Return an opened attempt."""
