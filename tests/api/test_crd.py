@@ -17,7 +17,7 @@ from backfill_api.spec.targets import Target
 from backfill_api.spec.union import TaggedUnion
 from backfill_api.status.conditions import Condition
 
-CRD: dict[str, Any] = yaml.safe_load(schema.CRD_FILE.read_text(encoding="utf-8"))
+CRD: dict[str, Any] = yaml.load(schema.CRD_FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
 VERSION: dict[str, Any] = CRD["spec"]["versions"][0]
 OPEN_API: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
 

@@ -137,7 +137,7 @@ class TestASchemeOfAnotherTool:
     @pytest.mark.parametrize("text", FOREIGN)
     def test_a_foreign_scheme_is_refused_at_admission(self, text):
         """The CRD's rules match the model's for each field with a location."""
-        crd = yaml.safe_load(schema.CRD_FILE.read_text(encoding="utf-8"))
+        crd = yaml.load(schema.CRD_FILE.read_text(encoding="utf-8"), yaml.CSafeLoader)
         spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
         for end, member, field in (
             ("source", "delta", "path"),

@@ -48,7 +48,9 @@ def apply(cluster, objects, *arguments, whole=False):
         "-",
         *arguments,
     ]
-    done = subprocess.run(command, input=yaml.safe_dump_all(objects), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, input=yaml.dump_all(objects, Dumper=yaml.CSafeDumper), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     if whole:
         return [json.dumps(item) for item in json.loads(done.stdout)["items"]]

@@ -15,7 +15,7 @@ PAGES = sorted([
     *(ROOT / "examples").glob("**/*.yaml"), ROOT / "docs" / "statuses.yaml",
 ])  # fmt: skip
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-KIND = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())["spec"]["versions"][0]["schema"][
+KIND = yaml.load((ROOT / "crds" / "backfills.yaml").read_text(), yaml.CSafeLoader)["spec"]["versions"][0]["schema"][
     "openAPIV3Schema"
 ]
 VALUE = re.compile(

@@ -50,8 +50,10 @@ class TestAPicture:
         objects = [
             manifest for manifest in rendered(**VALUE_SETS[name]) if manifest["kind"] != "CustomResourceDefinition"
         ]
-        drawn = yaml.safe_dump_all(
-            sorted(objects, key=lambda manifest: (manifest["kind"], *map(str, charts.place(manifest)))), width=120
+        drawn = yaml.dump_all(
+            sorted(objects, key=lambda manifest: (manifest["kind"], *map(str, charts.place(manifest)))),
+            width=120,
+            Dumper=yaml.CSafeDumper,
         )
 
         picture = PICTURES / f"{name}.yaml"

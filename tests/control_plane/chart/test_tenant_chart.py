@@ -66,7 +66,7 @@ class TestATenant:
         """A namespace can move from `watch.namespaces` to the label without a change."""
         done = tenant(**values)
         assert done.returncode == 0, done.stderr
-        made = [document for document in yaml.safe_load_all(done.stdout) if document]
+        made = [document for document in yaml.load_all(done.stdout, yaml.CSafeLoader) if document]
 
         expected = [manifest for manifest in rendered(("shop",), **values) if place(manifest)[0] == "shop"]
         assert sorted_by_place(made) == sorted_by_place(expected)

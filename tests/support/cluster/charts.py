@@ -43,7 +43,7 @@ def tenant_objects(namespace, system=SYSTEM):
     operator = json.dumps({"release": RELEASE, "namespace": system})
     done = run("template", "tenant", TENANT_CHART, "--namespace", namespace, "--set-json", f"operator={operator}")
     assert done.returncode == 0, done.stderr
-    return [document for document in yaml.safe_load_all(done.stdout) if document]
+    return [document for document in yaml.load_all(done.stdout, yaml.CSafeLoader) if document]
 
 
 def trial(*, system=SYSTEM, **values):
@@ -63,7 +63,13 @@ def _rendered(system, values):
     """Render a set of values once: the objects of the release, and then those of `helm test`."""
     done = run("template", RELEASE, CHART, "--namespace", system, *as_flags(json.loads(values)))
     assert done.returncode == 0, done.stderr
-    return tuple(document for document in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if document)
+    return tuple(document for text in done.stdout.split("\n---\n") if (document := _parsed(text)))
+
+
+@cache
+def _parsed(text):
+    """Parse one document once: most documents, such as the CRD, are equal in all sets of values."""
+    return yaml.load(text.removeprefix("---\n"), yaml.CSafeLoader)
 
 
 def notes(folder, **values):

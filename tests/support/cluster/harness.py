@@ -352,7 +352,7 @@ def prepare(kubeconfig, namespace):
 
     with config.new_client_from_config(str(kubeconfig)) as api:
         if _installed.get(kubeconfig) is None or _installed[kubeconfig] != _crd_version(api):
-            install_crd(api, yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text()))
+            install_crd(api, yaml.load((ROOT / "crds" / "backfills.yaml").read_text(), yaml.CSafeLoader))
             _installed[kubeconfig] = _crd_version(api)
         core = client.CoreV1Api(api)
         core.create_namespace({"metadata": {"name": namespace}})

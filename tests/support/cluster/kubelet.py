@@ -207,7 +207,7 @@ def driver_is_over(pod):
 
 def _controls(config_map):
     """Return a driver's initial controls, from its Backfill in the ConfigMap."""
-    spec = yaml.safe_load(config_map["data"][SPEC_KEY])["spec"]
+    spec = yaml.load(config_map["data"][SPEC_KEY], yaml.CSafeLoader)["spec"]
     paused = (spec.get("pause") or {}).get("scope", "History") if spec.get("desiredState") == "Paused" else None
     limits = spec.get("throttle") or {}
     return {

@@ -6,7 +6,7 @@ import yaml
 from support.operators.rig import SPEC
 from support.repository import ROOT
 
-CRD = yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text())
+CRD = yaml.load((ROOT / "crds" / "backfills.yaml").read_text(), yaml.CSafeLoader)
 SCHEMA = CRD["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
 DELTA = {"path": "/data/a", "key": ["id"]}
