@@ -187,18 +187,25 @@ def hits_in(text: str) -> list[str]:
 
 def in_python(source: str) -> Iterator[tuple[int, str, str]]:
     """Yield line, kind and text of each docstring, message and comment of a module."""
-    seen: set[ast.AST] = set()
-    for node in ast.walk(ast.parse(source)):
-        body = getattr(node, "body", None)
-        for child in body if isinstance(body, list) else ():
-            constant = child.value if isinstance(child, ast.Expr) else None
-            if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
-                yield child.lineno, "docstring", constant.value
-        # Calls are nested: the outermost one is walked with all that it contains.
-        for part in ast.walk(node) if isinstance(node, ast.Raise | ast.Call) and node not in seen else ():
-            seen.add(part)
-            if isinstance(part, ast.Constant) and isinstance(part.value, str) and len(part.value.split()) > 4:
-                yield part.lineno, "message", part.value
+    nodes: list[tuple[ast.AST, bool]] = [(ast.parse(source), False)]
+    while nodes:
+        node, in_message = nodes.pop()
+        in_message = in_message or isinstance(node, ast.Raise | ast.Call)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            children = value if isinstance(value, list) else [value]
+            nodes += [(child, in_message) for child in children if isinstance(child, ast.AST)]
+            for child in value if name == "body" and isinstance(value, list) else ():
+                constant = child.value if isinstance(child, ast.Expr) else None
+                if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
+                    yield child.lineno, "docstring", constant.value
+        if (
+            in_message
+            and isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and len(node.value.split()) > 4
+        ):
+            yield node.lineno, "message", node.value
     if COMMENT.search(source) is None:
         return
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
