@@ -27,8 +27,11 @@ class TestFilesThatASealNames:
         for path in paths:
             path.parent.mkdir(parents=True)
             path.write_bytes(b"rows")
+        paths[0].with_name(".1.parquet.crc").write_bytes(b"sum")
         files = [StagedFile(str(path), 4, 1) for path in paths]
 
+        assert folder.files(folder.path) == sorted(map(str, paths))
+        assert folder.files(f"{folder.path}/a2") == []
         folder.check(files)
         with pytest.raises(StagedFilesGoneError, match="1 of 2 staged files are gone or changed"):
             folder.check([files[0], replace(files[1], size_bytes=5)])
