@@ -130,8 +130,8 @@ class CopyBack:
             self._tables.source.put(entry)
         crash_point("after_log_entry")
         self.commits += 1
-        self._report(CopiedBack(head.path, target.path, upto, entry.version, self.commits))
         self._checkpoint(head, entry.version)
+        self._report(CopiedBack(head.path, target.path, upto, entry.version, self.commits))
 
     def _report(self, state: CopiedBack) -> CopiedBack:
         """Report a state of the source once; a first catch-up may have commits for hours before it returns."""
