@@ -135,7 +135,9 @@ class ComputedColumns:
     ) -> dict[int, list[Footer]]:
         """Compute columns of the files that store their input by dictionaries; return the parts of each, by its index."""
         try:
-            found = {at: values for at, file in enumerate(files) if (values := self._dictionaries(file)) is not None}
+            inputs = self._inputs() if files else frozenset()
+            opened = {at: self._reader.of(file.footer, inputs) for at, file in enumerate(files)}
+            found = {at: values for at, values in opened.items() if values is not None}
             small = {at: self._values(files[at], values, f"{VALUES}/{at}", folder) for at, values in found.items()}
             flat = [file for of_file in small.values() for file in of_file]
             computed = iter(self._by_row(flat, columns, folder, check, below=COMPUTED, options=PLAIN))
@@ -149,9 +151,6 @@ class ComputedColumns:
             logging.getLogger(__name__).info("columns are computed for each row: %s", first_line(error))
             return {}
         return {at: joined for at, joined in zip(found, done, strict=True) if joined is not None}
-
-    def _dictionaries(self, file: FileToCompute) -> Distinct | None:
-        return self._reader.of(file.footer, self._inputs)
 
     def _values(self, file: FileToCompute, values: Distinct, below: str, folder: PartFolder) -> list[FileToCompute]:
         """Write the dictionaries of a file as files of the source's table."""
@@ -179,9 +178,8 @@ class ComputedColumns:
     def _reader(self) -> Dictionaries:
         return Dictionaries(self._spark)
 
-    @cached_property
     def _inputs(self) -> frozenset[str]:
-        """Physical names of the columns in files from which columns are computed."""
+        """Return the physical names of the columns in files from which columns are computed, for the present columns of the source."""
         facts = self._source.table_facts()
         rows, _, _ = self._source.split_rows([], WHOLE_FILE)
         names = columns_read(self._transform.project(no_rows(self._spark, rows.schema)))

@@ -10,6 +10,8 @@ from support.tables.computed_copies import ComputedCopies, by_another_engine, ta
 from support.tables.layouts import CODECS, ROWS
 
 from backfill_spark.file_copies.computed_columns import ComputedColumns
+from backfill_spark.file_copies.dictionaries.distinct_values import Dictionaries
+from backfill_spark.file_copies.footers import Footers
 from backfill_spark.jvm.gateway import java
 
 ALONE = (
@@ -140,6 +142,15 @@ class TestColumnsOfOneColumn:
 
         assert Watched.by_value == 0
         assert copies.staged(done) == copies.decoded()
+
+    def test_two_columns_of_a_file_are_found_in_any_case(self, spark, folder):
+        """Spark reads both, so a computed column may need both."""
+        spark.range(0, 40, 1, 1).selectExpr("id % 2 AS a", "id % 3 AS b").write.parquet(str(folder / "cases"))
+        footer = Footers(spark).read(str(next((folder / "cases").glob("*.parquet"))))
+        dictionaries = Dictionaries(spark)
+
+        assert dictionaries.of(footer, {"A"}) is not None
+        assert dictionaries.of(footer, {"a", "B"}) is None
 
     @pytest.mark.parametrize("select", ["upper(s) AS s", "cast(s AS int) AS n"], ids=["bounds", "error"])
     def test_a_dictionary_with_a_value_without_rows_is_not_used(self, spark, folder, select):

@@ -56,7 +56,9 @@ class Dictionaries:
         Raises:
             JAVA_ERRORS: the storage failed, or the file is damaged.
         """
-        (*others, name) = [name for name in footer.names if name in inputs] or [""]
+        # Spark finds columns of files in any case, unless the session forbids it.
+        folded = {name.lower() for name in inputs}
+        (*others, name) = [name for name in footer.names if name.lower() in folded] or [""]
         if self._open is None or others or not name:
             return None
         # Options have the codecs, of which only one thread may use each.
