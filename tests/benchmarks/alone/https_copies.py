@@ -68,6 +68,7 @@ def copy(executors, given):
         note = f"array_join(transform(sequence(1, {ROW_BYTES // 32}), k -> md5(concat(id, '-', k))), '') AS note"
         rows = spark.range(0, given["make"] * 1024, 1, FILES).selectExpr("id", note)
         rows.write.format("delta").option("compression", "uncompressed").mode("overwrite").save(SOURCE)
+    spark.range(0, 8, 1, 8).count()  # executors have started, so they do not take the cores of the copy
     began_s = time.monotonic()
     settings = DriverSettings(state_dir=Path(given["folder"], "state"), cores=2)
     outcome = run_driver(job(SOURCE, given["target"], strategy={"type": "Replica"}), settings=settings, spark=spark)
