@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from backfill_core.file_copies.computed_parts import FILES_MAX, LABEL, WHOLE_FILE, Groups, in_order, rounds
 from backfill_spark.delta.types import quoted
-from backfill_spark.file_copies.dictionaries.distinct_values import Dictionaries, Distinct
+from backfill_spark.file_copies.dictionaries.distinct_values import Dictionaries, Distinct, OutputFile
 from backfill_spark.file_copies.footers import Footer
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import while_staging
@@ -55,7 +55,7 @@ class FileToCompute:
 
 @dataclass(frozen=True, slots=True)
 class PartFolder:
-    """Where the parts of some files are written; nothing else is there, and the caller removes it."""
+    """Folder for the parts of some files; it holds nothing else, and the caller removes it."""
 
     root: str
     """Path or URI of the folder."""
@@ -63,8 +63,7 @@ class PartFolder:
     written: Callable[[str], list[Footer]]
     """Returns the Parquet files in a folder below, except encrypted ones."""
 
-    output: Callable[[str], Any]
-    """Returns Parquet's output file of a path or URI."""
+    output: OutputFile
 
     threads: int
     """Number of files that are written at once without Spark."""

@@ -163,7 +163,6 @@ public class BackfillDictionaries {
             }
             BlockMetaData block = (BlockMetaData) reader.getRowGroups().get(0);
             List fields = new ArrayList();
-            List chunks = new ArrayList();
             MessageType whole = reader.getFileMetaData().getSchema();
             for (int at = 0; at < whole.getFieldCount(); at++) {
                 Type field = (Type) whole.getFields().get(at);

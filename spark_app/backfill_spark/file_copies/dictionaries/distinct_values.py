@@ -26,7 +26,7 @@ CLASS: Final = "org.apache.parquet.hadoop.BackfillDictionaries"
 NEIGHBOUR: Final = "org.apache.parquet.hadoop.ParquetFileWriter"
 
 OutputFile = Callable[[str], Any]
-"""Returns Parquet's output file of a path, a Java object."""
+"""Returns Parquet's output file of a path or URI, a Java object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,18 @@ class Dictionaries:
 
         Args:
             footer: The file.
-            inputs: Physical names of the columns of which others are computed; those that the file does not have are null.
+            inputs: Physical names of the columns from which columns are computed; one that the file lacks is null.
 
         Raises:
             JAVA_ERRORS: the storage failed, or the file is damaged.
         """
         # Spark finds columns of files in any case, unless the session forbids it.
         folded = {name.lower() for name in inputs}
-        (*others, name) = [name for name in footer.names if name.lower() in folded] or [""]
-        if self._open is None or others or not name:
+        read = [name for name in footer.names if name.lower() in folded]
+        if self._open is None or len(read) != 1:
             return None
         # Options have the codecs, of which only one thread may use each.
-        opened = self._open(footer.file, self._options(self._conf).build(), name)
+        opened = self._open(footer.file, self._options(self._conf).build(), read[0])
         if opened is None or not repeats(footer.groups, [int(opened.size(at)) for at in range(len(footer.groups))]):
             return None
         return Distinct(footer, opened)
