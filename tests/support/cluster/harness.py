@@ -20,6 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import yaml
@@ -323,20 +324,33 @@ def _crd_version(api):
     return metadata["uid"], metadata["generation"]
 
 
+def _written(crds, crd):
+    """Create or replace a CRD; `False` if someone else wrote it meanwhile, as the server's controllers do with its status."""
+    from kubernetes import client
+
+    name = crd["metadata"]["name"]
+    try:
+        listed = crds.list_custom_resource_definition(field_selector=f"metadata.name={name}").items
+        if listed:
+            crd["metadata"]["resourceVersion"] = listed[0].metadata.resource_version
+            crds.replace_custom_resource_definition(name, crd)
+        else:
+            crds.create_custom_resource_definition(crd)
+    except client.ApiException as error:
+        if error.status == HTTPStatus.CONFLICT:
+            return False
+        raise
+    return True
+
+
 def install_crd(api, crd):
     """Install a CRD, and wait until the server uses it."""
     from kubernetes import client
 
     crds, name = client.ApiextensionsV1Api(api), crd["metadata"]["name"]
-    try:
-        existing = crds.read_custom_resource_definition(name)
-        crd["metadata"]["resourceVersion"] = existing.metadata.resource_version
-        crds.replace_custom_resource_definition(name, crd)
-    except client.ApiException as error:
-        if error.status != 404:
-            raise
-        crds.create_custom_resource_definition(crd)
     deadline = time.monotonic() + 30
+    while not _written(crds, crd):
+        assert time.monotonic() < deadline, "someone else writes the CRD again and again"
     while not any(
         condition.type == "Established" and condition.status == "True"
         for condition in crds.read_custom_resource_definition(name).status.conditions or ()
