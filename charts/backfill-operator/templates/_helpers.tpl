@@ -1,7 +1,7 @@
 {{/* The labels that select the operator's pods. */}}
 {{- define "backfill.selector" -}}
 app.kubernetes.io/name: backfill-operator
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* The labels of every object of this chart. */}}
@@ -24,8 +24,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{/* The operator's account, as a subject of a binding. */}}
 {{- define "backfill.subjects" -}}
 - kind: ServiceAccount
-  name: {{ .Release.Name }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ .Release.Name | quote }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end }}
 
 {{/* The name of cluster-scoped objects, which is different for releases of the same name in two namespaces. */}}

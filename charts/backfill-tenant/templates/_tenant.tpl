@@ -8,8 +8,8 @@
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "backfill.account" $ }}
-  namespace: {{ . }}
+  name: {{ include "backfill.account" $ | quote }}
+  namespace: {{ . | quote }}
   labels: {{- include "backfill.labelsWith" (list $ ($.Values.tenant).serviceAccountLabels) | nindent 4 }}
   {{- with ($.Values.tenant).serviceAccountAnnotations }}
   annotations: {{- toYaml . | nindent 4 }}
@@ -17,15 +17,15 @@ metadata:
 {{- with ($.Values.images).pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ include "backfill.account" $ }}
-  namespace: {{ . }}
+  name: {{ include "backfill.account" $ | quote }}
+  namespace: {{ . | quote }}
   labels: {{- include "backfill.labels" $ | nindent 4 }}
 rules:
   {{- $.Files.Get "files/driver-rules.yaml" | nindent 2 }}
@@ -36,17 +36,17 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ include "backfill.account" $ }}
-  namespace: {{ . }}
+  name: {{ include "backfill.account" $ | quote }}
+  namespace: {{ . | quote }}
   labels: {{- include "backfill.labels" $ | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ include "backfill.account" $ }}
+  name: {{ include "backfill.account" $ | quote }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "backfill.account" $ }}
-    namespace: {{ . }}
+    name: {{ include "backfill.account" $ | quote }}
+    namespace: {{ . | quote }}
 {{- end }}
 {{- end }}
 
@@ -65,7 +65,7 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
   name: {{ $.Release.Name }}-drivers
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   labels: {{- include "backfill.labels" $ | nindent 4 }}
 spec:
   podSelector:
@@ -74,7 +74,7 @@ spec:
   ingress:
     - from:
         - namespaceSelector:
-            matchLabels: {kubernetes.io/metadata.name: {{ $.Release.Namespace }}}
+            matchLabels: {kubernetes.io/metadata.name: {{ $.Release.Namespace | quote }}}
           podSelector:
             matchLabels: {{- include "backfill.selector" $ | nindent 14 }}
         {{- with ($.Values.networkPolicy).metricsFrom }}
@@ -112,7 +112,7 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
   name: {{ $.Release.Name }}-executors
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   labels: {{- include "backfill.labels" $ | nindent 4 }}
 spec:
   podSelector:
@@ -153,8 +153,8 @@ spec:
 apiVersion: v1
 kind: ResourceQuota
 metadata:
-  name: {{ $.Release.Name }}
-  namespace: {{ . }}
+  name: {{ $.Release.Name | quote }}
+  namespace: {{ . | quote }}
   labels: {{- include "backfill.labels" $ | nindent 4 }}
 spec:
   hard:
@@ -181,21 +181,21 @@ spec:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ $.Release.Name }}
-  namespace: {{ . }}
+  name: {{ $.Release.Name | quote }}
+  namespace: {{ . | quote }}
   labels: {{- include "backfill.labels" $ | nindent 4 }}
 rules: {{- include "backfill.tenant.rules" $ | nindent 2 }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ $.Release.Name }}
-  namespace: {{ . }}
+  name: {{ $.Release.Name | quote }}
+  namespace: {{ . | quote }}
   labels: {{- include "backfill.labels" $ | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ $.Release.Name }}
+  name: {{ $.Release.Name | quote }}
 subjects: {{- include "backfill.subjects" $ | nindent 2 }}
 {{- end }}
 {{- end }}

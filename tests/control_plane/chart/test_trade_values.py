@@ -1,10 +1,12 @@
 """Values that charts of the trade have: where an administrator fits operator and jobs to a cluster. Two value sets, two renders."""
 
+import json
 import re
 
 import pytest
+import yaml
 from support.cluster import charts
-from support.cluster.charts import RELEASE, SYSTEM, of_kind, only, place, rendered
+from support.cluster.charts import CHART, RELEASE, SYSTEM, TENANT_CHART, as_flags, of_kind, only, place, rendered, run
 from support.operators.observations import spec
 
 from backfill_core.cluster_rules.finding import ManifestRefusedError
@@ -231,3 +233,46 @@ class TestAWrongValue:
         expected = {f"/{topic}/{name}" for topic in ("operator", "jobs", "tenant") for name in wrong[topic]}
         assert [path for path in expected if not any(name.startswith(path) for name in named)] == []
         assert any(name.startswith("/commonLabels") for name in named)
+
+
+NAMES = {"name", "namespace", "claimName", "policyName", "priorityClassName", "serviceAccountName"}
+"""Fields of objects that contain a name of the user's choice."""
+
+
+def not_text(value, path=""):
+    """Yield the paths of names and labels that are no text."""
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from not_text(item, f"{path}.{number}")
+    for name, item in value.items() if isinstance(value, dict) else ():
+        text = (name in NAMES and ".openAPIV3Schema" not in path) or path.endswith(("abels", "nnotations"))
+        if text and not isinstance(item, str):
+            yield f"{path}.{name}={item!r}"
+        yield from not_text(item, f"{path}.{name}")
+
+
+class TestNamesThatYamlTakesForNumbers:
+    """Kubernetes permits names such as `2024`, `1e3`, `007` and `true`; its API server rejects a name that is no text."""
+
+    @pytest.mark.parametrize("system", ["4711", "1e3"])
+    def test_every_name_and_label_is_text(self, system):
+        """Namespaces are named after cost centres, years and pull requests."""
+        values = {
+            "watch": {"namespaces": ["2024", "true", "007"]},
+            "images": {"pullSecrets": ["12", "null"]},
+            "operator": {"priorityClassName": "42"},
+            "jobs": {"priorityClassName": "43", "imagePullSecrets": ["13"]},
+            "tenant": {"serviceAccount": "99", "createNamespaces": True, "quota": {"enabled": True}},
+            "monitoring": {part: {"enabled": True} for part in ("serviceMonitor", "prometheusRule", "dashboard")},
+            "queues": {"enabled": True},
+            "trial": {"claim": "77"},
+        }
+        done = run("template", "123", CHART, "--namespace", system, *as_flags(values))
+        assert done.returncode == 0, done.stderr
+        operator = json.dumps({"release": "123", "namespace": system})
+        tenant = run("template", "5", TENANT_CHART, "--namespace", "2025", "--set-json", f"operator={operator}")
+        assert tenant.returncode == 0, tenant.stderr
+        made = [each for text in (done.stdout, tenant.stdout) for each in yaml.load_all(text, yaml.CSafeLoader) if each]
+
+        assert {each["kind"] for each in made} >= {"Deployment", "NetworkPolicy", "ServiceMonitor", "PrometheusRule"}
+        assert [path for each in made for path in not_text(each, each["kind"])] == []
