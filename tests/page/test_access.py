@@ -50,6 +50,13 @@ class TestTheLink:
 
         assert (answer.status, answer.headers["Location"]) == (303, "/")
 
+    @pytest.mark.parametrize("foreign", ['prefs={"dark": true}', "a,b=1", "name=two words", "x[0]=1", "bare", "é=é"])
+    def test_cookies_of_other_programs_do_not_end_the_session(self, page, foreign):
+        """A browser sends the cookies of all ports of this machine, the oldest first, and not all of them are well-formed."""
+        answer = page.get("/", Cookie=f"{foreign}; {page.cookie}".encode())
+
+        assert answer.status == 200
+
     @pytest.mark.parametrize("token", ["", "guess", "é", "x" * 5000])
     def test_wrong_token_opens_nothing(self, token):
         """Odd characters are a wrong token, too."""

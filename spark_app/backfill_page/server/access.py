@@ -7,10 +7,10 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -60,7 +60,8 @@ class Access:
 
     def has_session(self, headers: Headers) -> bool:
         """Return whether a request has the cookie of the session."""
-        given = _cookie(headers.get("cookie", ""), self.cookie_name)
+        # The parser of the standard library gives up at the first malformed cookie, which may be that of another program.
+        given = cookie_parser(headers.get("cookie", "")).get(self.cookie_name, "")
         return self._session is not None and hmac.compare_digest(given.encode(), self._session.encode())
 
     @property
@@ -124,12 +125,3 @@ class Guard:
         refusal = self._access.refusal(scope["method"], scope["path"], Headers(scope=scope))
         app = self._app if refusal is None else PlainTextResponse(refusal.text, refusal.status)
         await app(scope, receive, send_with_headers)
-
-
-def _cookie(header: str, name: str) -> str:
-    """Return the value of a cookie; empty if it is missing or the header is malformed."""
-    try:
-        morsel = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return "" if morsel is None else morsel.value
