@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from backfill_api.plain_text import printable
 from backfill_api.spec.bounds import IN_FLIGHT_MAX
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
+from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import VerificationFailedError
 from backfill_kubectl.cluster.writer import Written, await_acknowledgement, write_change
 from backfill_kubectl.commands.all_jobs import all_jobs_options, switch_all
@@ -84,18 +85,19 @@ def change_options(
 
 def request_change(
     session: Session, name: str, change: Change, *, how: How | None = None, **options: Any
-) -> StoredBackfill:
-    """Write a change, wait for its acknowledgement, and print what holds now. Return the object at the end."""
+) -> tuple[InForce | Recorded, StoredBackfill]:
+    """Write a change, wait for its acknowledgement, and print what holds now. Return the acknowledgement and the object at the end."""
     api, namespace, job = session.find(name)
     claim = claim_of(options["by"], options["note"])
     written = write_change(api, namespace, job, change, how=how, claim=claim)
     if not options["wait_s"]:
-        _answer(written, Recorded("recorded, not awaited"), 0.0, options["output"])
-        return written.after
+        unawaited = Recorded("recorded, not awaited")
+        _answer(written, unawaited, 0.0, options["output"])
+        return unawaited, written.after
     with _Waits(written.after.key) as waits:
         acknowledged, shown, seconds = await_acknowledgement(api, written, wait_s=options["wait_s"], on_wait=waits.say)
     _answer(written, acknowledged, seconds, options["output"])
-    return shown
+    return acknowledged, shown
 
 
 class _Waits:
@@ -275,10 +277,17 @@ def refresh(session: Session, name: str, **options: Any) -> None:
 @click.command()
 @change_options(RECEIPT_WAIT_S, placed=False)
 def verify(session: Session, name: str, **options: Any) -> None:
-    """Compare source and target now; exit code 48 if they differ."""
-    shown = request_change(session, name, TakeReceipt(), **options)
+    """Compare source and target now; exit code 48 if they differ, 4 if no driver runs."""
+    answer, shown = request_change(session, name, TakeReceipt(), **options)
+    if not options["wait_s"]:
+        return
+    if isinstance(answer, Recorded):  # the newest receipt is an earlier one
+        raise NotRunningError(
+            f"{shown.key}: nothing was compared: no driver runs.",
+            hint=f"The next driver takes the receipt; then see `{PROGRAM} receipt {shown.key}`.",
+        )
     receipt = shown.status.receipt
-    if options["wait_s"] and receipt is not None and not receipt.equal:
+    if receipt is not None and not receipt.equal:
         raise VerificationFailedError(
             f"{shown.key}: source and target differ.", hint=f"See `{PROGRAM} receipt {shown.key}`."
         )

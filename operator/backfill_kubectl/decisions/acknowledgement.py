@@ -129,7 +129,7 @@ def _control(
         )
     if isinstance(change, Unsuspend):
         return Waiting(_why(now, "it is still suspended")) if now.holds("Suspended") else InForce(_resumes(now))
-    if not driver_runs(now):
+    if not now.driver_runs:
         return Recorded(_recorded(change, now))
     if (pause := now.status.all_jobs_pause) is not None and not isinstance(change, Throttle | Rescale):
         return Recorded(
@@ -173,16 +173,10 @@ def _rescaled(desired: Desired, now: StoredBackfill) -> Acknowledgement:
     return InForce(describe_controls("Rescale", shown_controls(desired), now.progress), f"epoch {control.epoch}")
 
 
-def driver_runs(now: StoredBackfill) -> bool:
-    """Return whether an attempt is in flight, whose driver can confirm a command."""
-    attempt = now.status.attempt
-    return attempt is not None and attempt.state != "Ended" and attempt.kind == "Run"
-
-
 def _receipt(token: str, now: StoredBackfill) -> Acknowledgement:
     control, receipt = now.status.control, now.status.receipt
     if control is None or control.verify_token != token:
-        if not driver_runs(now):
+        if not now.driver_runs:
             return Recorded(f"{now.status.phase or 'Pending'}: no driver runs; the next one takes the receipt")
         return Waiting(likely_silence(now, "the operator has not read the request"))
     if control.verify_epoch is not None or any(command.command.type == "Verify" for command in control.pending):

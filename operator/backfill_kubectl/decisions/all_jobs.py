@@ -16,7 +16,6 @@ from backfill_kubectl.decisions.acknowledgement import (
     Waiting,
     commanded,
     controls_of,
-    driver_runs,
     likely_silence,
 )
 from backfill_kubectl.decisions.changes import Pause, Resume
@@ -41,7 +40,7 @@ def switch_answer(switch: PauseAll, job: StoredBackfill, now_ms: int) -> Acknowl
     attempt = job.status.attempt
     ready = job.condition("Ready")
     held = not switch.enabled or (ready is not None and ready.reason == ALL_JOBS_PAUSED)
-    if not driver_runs(job) or (held and attempt is not None and attempt.state == "Planned"):
+    if not job.driver_runs or (held and attempt is not None and attempt.state == "Planned"):
         return Recorded("no driver runs")
     # Each write of the switch has its own time, so an earlier pause does not count.
     if (seen is None or seen.time != switch.time) if switch.enabled else seen is not None:

@@ -77,7 +77,6 @@ def job_line(backfill: StoredBackfill, now: datetime) -> JobLine:
     held = {"paused": "Paused", "needs a person": ""}.get(group, "")
     held = "Suspended" if phase == "Suspended" else held
     paused = backfill.condition(held) if held else None
-    began = progress is not None
     attempt = status.attempt
     return JobLine(
         key=backfill.key,
@@ -88,7 +87,7 @@ def job_line(backfill: StoredBackfill, now: datetime) -> JobLine:
         rows_done=progress.rows_done if progress is not None else None,
         rows_total=(progress.rows_total or None) if progress is not None else None,
         rows_per_second=progress.rows_per_second if progress is not None and group == "runs" else None,
-        lag_s=progress.lag_seconds if progress is not None and began and not backfill.ended else None,
+        lag_s=progress.lag_seconds if progress is not None and backfill.driver_runs else None,
         eta_s=seconds_since(progress.eta, now, ahead=True) if progress is not None and group == "runs" else None,
         since_s=seconds_since(paused.last_transition_time, now)
         if paused is not None and paused.status == "True"

@@ -67,6 +67,12 @@ class StoredBackfill:
         """Return whether the job has succeeded or failed."""
         return self.status.phase in ("Succeeded", "Failed")
 
+    @property
+    def driver_runs(self) -> bool:
+        """Return whether an attempt is in flight, whose driver can confirm a command. Without one, a lag is that of the past."""
+        attempt = self.status.attempt
+        return attempt is not None and attempt.state != "Ended" and attempt.kind == "Run"
+
     def condition(self, type_: str) -> Condition | None:
         """Return a condition; `None` if the status does not have it."""
         return next((condition for condition in self.status.conditions if condition.type == type_), None)

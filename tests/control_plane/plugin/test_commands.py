@@ -214,6 +214,21 @@ class TestCommandsWithoutADriver:
             assert "Suspended: no driver runs; the next one starts paused." in paused
             assert "Acknowledged" not in paused
 
+    async def test_verify_of_a_suspended_job_is_no_success(self, tmp_path):
+        """A script would move readers to a target that was not compared; an earlier receipt is no answer."""
+        async with Rig() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            await Plugin(rig, tmp_path).done("verify", "orders")
+            await Plugin(rig, tmp_path).done("suspend", "orders")
+
+            verified = await Plugin(rig, tmp_path)("verify", "orders")
+            unawaited = await Plugin(rig, tmp_path).done("verify", "orders", "--timeout", "0")
+
+            assert_ending(verified, "NotRunning")
+            assert "nothing was compared: no driver runs" in verified.stderr
+            assert "recorded, not awaited" in unawaited
+
     async def test_command_of_an_ended_job_changes_nothing(self, tmp_path):
         """An edit of a failed job's spec would start it again."""
         async with Rig() as rig:

@@ -125,6 +125,16 @@ class TestReasons:
 
         assert (made.why, made.group) == (f"{reason}: {text}", "needs a person" if stalls else "waits")
 
+    @pytest.mark.parametrize("phase", ["Suspended", "Retrying", "Pending", "Failed", "Succeeded"])
+    def test_job_without_a_driver_has_no_lag(self, phase):
+        """Nothing measures it: the lag of the last driver would stay at 5 s for days."""
+        ended = {"number": 1, "state": "Ended", "podName": "orders-1-driver"}
+        progress = {"percent": 61, "lagSeconds": 5}
+
+        assert line(status=running(progress=progress)).lag_s == 5
+        assert line(status=running(progress=progress, phase=phase, attempt=ended)).lag_s is None
+        assert line(status=running(progress=progress, phase=phase, attempt=None)).lag_s is None
+
     def test_job_without_an_operator_has_that_reason(self):
         """It has no condition."""
         assert line(status={"observedGeneration": -1}).why == "no operator has seen it"
