@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from kubernetes.client.rest import RESTClientObject
-from urllib3 import BaseHTTPResponse, Retry, Timeout
+from urllib3 import BaseHTTPResponse, HTTPHeaderDict, Retry, Timeout
 from urllib3.exceptions import HTTPError
 
 from backfill_api.names import GROUP, VERSION
@@ -201,7 +201,9 @@ class ApiServer:
         path = path or request.url or request.resource.path(request.namespace, request.name, request.subresource)
         filled = {name: value for name, value in query.items() if value}
         url = f"{self._host}{path}" + (f"?{urlencode(filled)}" if filled else "")
-        headers = {"Accept": "application/json"} | self._credentials()
+        headers = HTTPHeaderDict({"Accept": "application/json"} | self._credentials())
+        for name, value in self.login.acts_as:
+            headers.add(name, value)  # a user may have several groups
         payload = None
         method = METHODS.get(request.verb, "GET")
         if body is not None:

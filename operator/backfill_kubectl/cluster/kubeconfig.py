@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from kubernetes.client.configuration import Configuration
 from kubernetes.config import incluster_config, kube_config
@@ -23,6 +26,8 @@ class Login:
     configuration: Configuration
     namespace: str
     context: str
+    acts_as: tuple[tuple[str, str], ...] = ()
+    """Headers of the user that the kubeconfig impersonates (`as`); the Python client ignores that user."""
 
 
 def log_in(file: Path | None, context: str | None, namespace: str | None) -> Login:
@@ -41,20 +46,53 @@ def log_in(file: Path | None, context: str | None, namespace: str | None) -> Log
     try:
         contexts, current = kube_config.list_kube_config_contexts(path)  # type: ignore[no-untyped-call]
         kube_config.load_kube_config(path, context, client_configuration=configuration)  # type: ignore[no-untyped-call]
+        chosen = next((entry for entry in contexts if entry["name"] == context), current)
+        acts_as = tuple(_impersonation(_user(path, chosen)))
     except ConfigException as error:
         if file is not None or context is not None:
             raise KubeconfigInvalidError(
                 f"the kubeconfig cannot be used: {error}", hint="Check --kubeconfig and --context."
             ) from error
         return _of_pod(configuration, namespace, error)
+    except KubeconfigInvalidError:
+        raise
     except Exception as error:  # the library raises errors of YAML, of base64, of files and of credential plug-ins
         raise KubeconfigInvalidError(
             f"the kubeconfig cannot be read: {type(error).__name__}: {error}",
             hint="Compare with `kubectl config view`.",
         ) from error
-    chosen = next((entry for entry in contexts if entry["name"] == context), current)
     own = chosen.get("context", {}).get("namespace")
-    return Login(configuration, namespace or own or DEFAULT_NAMESPACE, chosen["name"])
+    return Login(configuration, namespace or own or DEFAULT_NAMESPACE, chosen["name"], acts_as)
+
+
+def _user(path: str | None, context: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the user of a context; empty if it has none."""
+    merged = kube_config.KubeConfigMerger(path or kube_config.KUBE_CONFIG_DEFAULT_LOCATION).config  # type: ignore[no-untyped-call]
+    name = context["context"].get("user")
+    users = [entry.value for entry in merged.value["users"]]
+    return next((entry.get("user") or {} for entry in users if entry["name"] == name), {})
+
+
+def _impersonation(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the headers with which kubectl asks the API server to act as another user.
+
+    Raises:
+        KubeconfigInvalidError: groups, a UID or extra fields are given without the user.
+    """
+    groups, extra = user.get("as-groups") or [], user.get("as-user-extra") or {}
+    if not user.get("as"):
+        if groups or extra or user.get("as-uid"):
+            raise KubeconfigInvalidError(
+                "the kubeconfig cannot be used: it impersonates groups, a UID or extra fields without a user.",
+                hint="Add `as: USER` to the user of the kubeconfig, or remove its as-groups, as-uid and as-user-extra.",
+            )
+        return
+    yield "Impersonate-User", str(user["as"])
+    if user.get("as-uid"):
+        yield "Impersonate-Uid", str(user["as-uid"])
+    yield from (("Impersonate-Group", str(group)) for group in groups)
+    for name, values in extra.items():
+        yield from ((f"Impersonate-Extra-{quote(str(name), safe='')}", str(value)) for value in values)
 
 
 def _of_pod(configuration: Configuration, namespace: str | None, cause: ConfigException) -> Login:

@@ -1,6 +1,8 @@
 """Cluster, credentials and namespace come from the user's kubeconfig, or from the pod."""
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from kubernetes.config import incluster_config, kube_config
@@ -75,6 +77,73 @@ class TestTheKubeconfig:
         """A typo must not reach another cluster."""
         with pytest.raises(KubeconfigInvalidError, match="three"):
             log_in(file, "three", None)
+
+
+@pytest.fixture
+def server():
+    """An API server without objects; `seen` has the headers of each request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.server.seen.append(self.headers)
+            body = b'{"metadata": {}, "items": []}'
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            """Print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as made:
+        made.seen = []
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def acting(server, **user):
+    """Return a kubeconfig of a user who impersonates another one."""
+    config = document()
+    config["clusters"][0]["cluster"]["server"] = f"http://127.0.0.1:{server.server_port}"
+    config["users"][0]["user"] |= user
+    return json.dumps(config)
+
+
+class TestAnImpersonatedUser:
+    """`as` of a kubeconfig: kubectl acts with the rights of that user, so this command must not act with more."""
+
+    def test_each_request_names_the_user_and_its_groups(self, tmp_path, server):
+        """The API server checks the rights of the named user."""
+        path = tmp_path / "config"
+        extra = {"as-uid": "7", "as-user-extra": {"acme.com/reason": ["a", "b"]}}
+        path.write_text(acting(server, **{"as": "viewer", "as-groups": ["team", "shop"], **extra}))
+
+        listed = invoke(path, None, "list")
+
+        assert listed.exit_code == 0, listed.output
+        headers = server.seen[0]
+        assert (headers["Impersonate-User"], headers["Impersonate-Uid"]) == ("viewer", "7")
+        assert headers.get_all("Impersonate-Group") == ["team", "shop"]
+        assert headers.get_all("Impersonate-Extra-acme.com%2Freason") == ["a", "b"]
+
+    def test_user_without_it_is_named_in_no_request(self, tmp_path, server):
+        """An empty name is an error of the API server."""
+        path = tmp_path / "config"
+        path.write_text(acting(server))
+
+        assert invoke(path, None, "list").exit_code == 0
+        assert [name for name in server.seen[0] if name.startswith("Impersonate")] == []
+
+    def test_groups_without_a_user_are_refused(self, tmp_path, server):
+        """The rights would be those of the caller."""
+        path = tmp_path / "config"
+        path.write_text(acting(server, **{"as-groups": ["team"]}))
+
+        assert_ending(invoke(path, None, "list"), "KubeconfigInvalid")
+        assert server.seen == []
 
 
 class TestAPod:
