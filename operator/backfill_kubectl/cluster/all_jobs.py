@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from backfill_api.names import ALL_JOBS_CONFIG_MAP, ALL_JOBS_KEY
-from backfill_api.resources import BACKFILLS, CONFIG_MAPS, DEPLOYMENTS
+from backfill_api.resources import BACKFILLS, CONFIG_MAPS, DEPLOYMENTS, NAMESPACES
 from backfill_api.spec.change_claim import PauseAll
 from backfill_core.errors import BackfillError
 from backfill_core.lifecycle.inputs.all_jobs import read_switch
@@ -16,7 +16,7 @@ from backfill_kubectl.cluster.installation import OPERATOR_LABELS
 from backfill_kubectl.cluster.watch import follow_all
 from backfill_kubectl.decisions.acknowledgement import InForce, Recorded, Rejected, Waiting
 from backfill_kubectl.decisions.all_jobs import switch_answer, unfinished
-from backfill_kubectl.decisions.installation import watched_namespaces
+from backfill_kubectl.decisions.installation import OperatorNamespaces, watched_namespaces
 from backfill_kubectl.decisions.stored import StoredBackfill, read_stored
 from backfill_kubectl.errors import BackfillNotFoundError, ForbiddenError
 
@@ -28,8 +28,8 @@ class Scope:
     namespace: str | None
     """`None` for all namespaces."""
 
-    watched: frozenset[str] = frozenset()
-    """Namespaces of the operator; empty for all, or if the user may not read them."""
+    watched: frozenset[str] | None = None
+    """Namespaces of the operator; `None` for all, or if the user may not read them."""
 
     @property
     def partial(self) -> bool:
@@ -79,8 +79,9 @@ def scope_of(api: ApiServer, namespace: str, operator_namespace: str) -> Scope |
         deployments = api.objects(DEPLOYMENTS, operator_namespace, labels=OPERATOR_LABELS)
     except BackfillError:
         deployments = []
-    lists = [watched_namespaces(deployment) for deployment in deployments]
-    watched = frozenset().union(*lists) if all(lists) else frozenset()
+    lists = [_watched(api, watched_namespaces(deployment)) for deployment in deployments]
+    known = [names for names in lists if names is not None]
+    watched = frozenset[str]().union(*known) if known and len(known) == len(lists) else None
     for where in (None, namespace):
         try:
             next(api.pages(BACKFILLS, where), None)
@@ -88,6 +89,17 @@ def scope_of(api: ApiServer, namespace: str, operator_namespace: str) -> Scope |
             continue
         return Scope(where, watched)
     return None
+
+
+def _watched(api: ApiServer, namespaces: OperatorNamespaces) -> frozenset[str] | None:
+    """Return the names of an operator's namespaces; `None` for all, or if the user may not read those with its labels."""
+    if not namespaces.selector:
+        return namespaces.names or None
+    try:
+        selected = api.objects(NAMESPACES, None, labels=namespaces.selector)
+    except BackfillError:
+        return None  # without their names, jobs would be paused and not awaited
+    return namespaces.names | {str(each["metadata"]["name"]) for each in selected}
 
 
 def await_switch(
@@ -109,7 +121,7 @@ def await_switch(
         listed = listed or type_ == "LISTED"
         if type_ not in {"LISTING", "LISTED"}:
             job = read_stored(raw)
-            if not scope.watched or job.namespace in scope.watched:
+            if scope.watched is None or job.namespace in scope.watched:
                 _take(jobs, switch, job, deleted=type_ == "DELETED", at_s=at_s, on_answer=on_answer)
         if listed and not any(isinstance(answer, Waiting) for answer in jobs.missing.values()):
             break

@@ -14,6 +14,7 @@ from backfill_kubectl.decisions.attention import JobLine
 Verdict = Literal["ok", "warning", "fault", "unknown"]
 
 WATCHED: Final = "BACKFILL_OPERATOR_NAMESPACES"
+SELECTED: Final = "BACKFILL_OPERATOR_NAMESPACE_SELECTOR"
 LEASE_S_DEFAULT: Final = 15
 SHOWN_MAX: Final = 5
 _VERSION: Final = re.compile(r"^(\d+)\.(\d+)\.(\d+)")
@@ -36,6 +37,21 @@ class Unreadable:
     why: str
     absent: bool = False
     """True if it does not exist, and false if the user may not read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorNamespaces:
+    """Namespaces that an operator watches; all without names and without a selector."""
+
+    names: frozenset[str]
+    selector: str = ""
+    """Label selector of further namespaces; empty for none."""
+
+    def __str__(self) -> str:
+        """List them."""
+        parts = [",".join(sorted(self.names))] if self.names else []
+        parts += [f"those with the labels {self.selector}"] if self.selector else []
+        return " and ".join(parts) or "all"
 
 
 def check_crd(served: Mapping[str, Any] | Unreadable, expected: Mapping[str, Any]) -> Check:
@@ -102,16 +118,17 @@ def _of_deployment(deployment: Mapping[str, Any], client: str) -> list[Check]:
         checks.append(
             Check("warning", "versions differ", detail, "Upgrade the older one; commands may use unknown fields.")
         )
-    checks.append(Check("ok", "watched namespaces", ",".join(sorted(watched_namespaces(deployment))) or "all"))
+    checks.append(Check("ok", "watched namespaces", str(watched_namespaces(deployment))))
     return checks
 
 
-def watched_namespaces(deployment: Mapping[str, Any]) -> frozenset[str]:
-    """Return the namespaces that an operator watches; empty for all."""
+def watched_namespaces(deployment: Mapping[str, Any]) -> OperatorNamespaces:
+    """Return the namespaces that an operator watches."""
     pod: Mapping[str, Any] = ((deployment.get("spec") or {}).get("template") or {}).get("spec") or {}
     entries = [entry for container in pod.get("containers") or [] for entry in container.get("env") or []]
-    value = next((str(entry.get("value") or "") for entry in entries if entry.get("name") == WATCHED), "")
-    return frozenset(name.strip() for name in value.split(",") if name.strip())
+    values = {str(entry.get("name")): str(entry.get("value") or "") for entry in reversed(entries)}
+    names = frozenset(name.strip() for name in values.get(WATCHED, "").split(",") if name.strip())
+    return OperatorNamespaces(names, values.get(SELECTED, "").strip())
 
 
 def _release(version: str) -> tuple[str, ...]:

@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Final, Protocol
 
-from backfill_operator.kube.resources import BACKFILLS, PODS, Raw, Resource
+from backfill_operator.kube.resources import BACKFILLS, NAMESPACES, PODS, Raw, Resource
 
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace")
 DEFINITIONS: Final = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition")
-"""kopf waits until it has discovered these two, and never requests them."""
+"""kopf waits until it has discovered this kind and namespaces, and never requests either."""
 
 KNOWN: Final = (BACKFILLS, PODS, NAMESPACES, DEFINITIONS)
 VERBS: Final = ["get", "list", "patch", "watch"]

@@ -7,12 +7,11 @@ import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from backfill_operator.informer.discovery import NAMESPACES
 from backfill_operator.informer.list_watch import events_of, list_and_watch
 from backfill_operator.informer.watch_session import WatchSession
 from backfill_operator.kube.client import Cluster
 from backfill_operator.kube.errors import ApiError
-from backfill_operator.kube.resources import Raw
+from backfill_operator.kube.resources import NAMESPACES, Raw
 from backfill_operator.settings import OperatorSettings
 
 _log = logging.getLogger(__name__)

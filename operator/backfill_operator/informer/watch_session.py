@@ -22,13 +22,13 @@ from kubernetes.aio.client.rest import RESTClientObject
 from backfill_api.names import LAUNCHED_FIELDS_ANNOTATION, PLURAL
 from backfill_api.shallow_json import loads
 from backfill_operator.informer.compact import LARGE_BYTES, compact, dumps
-from backfill_operator.informer.discovery import DEFINITIONS, DISCOVERY, NAMESPACES, Feed, FeedLines, Nothing
+from backfill_operator.informer.discovery import DEFINITIONS, DISCOVERY, Feed, FeedLines, Nothing
 from backfill_operator.informer.pace import WatchPace
 from backfill_operator.kube.client import RESPONSE_BYTES_MAX, body_of, checked
 from backfill_operator.kube.errors import ApiError
 from backfill_operator.kube.rate import retry_after_s
 from backfill_operator.kube.read_budget import read_budget
-from backfill_operator.kube.resources import Raw
+from backfill_operator.kube.resources import NAMESPACES, Raw
 
 OK: Final = 200
 EXPIRED: Final = frozenset({400, 410})

@@ -10,6 +10,7 @@ from backfill_api.resources import (
     EVENTS,
     FLAVORS,
     LEASES,
+    NAMESPACES,
     PODS,
     SECRETS,
     SERVICES,
@@ -18,8 +19,8 @@ from backfill_api.resources import (
 )
 
 __all__ = [
-    "BACKFILLS", "BY_KIND", "CONFIG_MAPS", "EVENTS", "FLAVORS", "LEASES", "PODS", "SECRETS", "SERVICES", "WORKLOADS", "Raw",
-    "Resource", "key_of", "resource_of", "version_number", "version_of",
+    "BACKFILLS", "BY_KIND", "CONFIG_MAPS", "EVENTS", "FLAVORS", "LEASES", "NAMESPACES", "PODS", "SECRETS", "SERVICES", "WORKLOADS",
+    "Raw", "Resource", "key_of", "resource_of", "version_number", "version_of",
 ]  # fmt: skip
 
 Raw = dict[str, Any]

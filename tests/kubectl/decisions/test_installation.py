@@ -22,8 +22,9 @@ def lease(renewed="2026-11-26T21:59:50Z", holder="operator-1"):
     return {"spec": {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}}
 
 
-def deployment(ready=2, version="0.1.0", namespaces="shop,stock"):
+def deployment(ready=2, version="0.1.0", namespaces="shop,stock", selector=""):
     environment = [{"name": "BACKFILL_OPERATOR_NAMESPACES", "value": namespaces}] if namespaces else []
+    environment += [{"name": "BACKFILL_OPERATOR_NAMESPACE_SELECTOR", "value": selector}] if selector else []
     containers = [{"image": "registry.example/operator:1", "env": environment}]
     return {
         "metadata": {"name": "backfill", "namespace": "ops", "labels": {"app.kubernetes.io/version": version}},
@@ -80,6 +81,14 @@ class TestTheOperator:
     def test_watched_namespaces_are_listed(self, namespaces, shown):
         """A Backfill elsewhere is never seen."""
         assert check_operator([deployment(namespaces=namespaces)], "0.1.0")[-1].detail == shown
+
+    @pytest.mark.parametrize(
+        ("namespaces", "shown"),
+        [("", "those with the labels team=x"), ("shop", "shop and those with the labels team=x")],
+    )
+    def test_namespaces_with_a_label_are_not_all(self, namespaces, shown):
+        """The chart's `watch.namespaceSelector` sets no names, and an operator without names watches all."""
+        assert check_operator([deployment(namespaces=namespaces, selector="team=x")], "0.1.0")[-1].detail == shown
 
     def test_missing_right_is_no_fault(self):
         """The line names verb and resource."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from support.kueue.kinds import CLUSTER_QUEUES, LOCAL_QUEUES
 
-from backfill_operator.informer.namespaces import NAMESPACES
+from backfill_api.resources import NAMESPACES
 from backfill_operator.kube.resources import (
     BACKFILLS,
     CONFIG_MAPS,
