@@ -85,7 +85,7 @@ def figures_of(status: Mapping[str, Any], *, active: bool, now_ms: int) -> JobFi
 
     Args:
         status: The stored status, or the part of it that `measured` returns.
-        active: True if an attempt has not ended. Without one, lag and ages are those of the past; also during a procedure,
+        active: True if an attempt has not ended. Without one, rate, lag and ages are those of the past; also during a procedure,
             whose driver reports only its step.
         now_ms: Wall time.
     """
@@ -103,7 +103,7 @@ def figures_of(status: Mapping[str, Any], *, active: bool, now_ms: int) -> JobFi
         percent=_count(progress, "percent", 0) if progress else None,
         rows=_count(progress, "rowsTotal") or None,
         rows_done=_count(progress, "rowsDone", 0) if progress else None,
-        rows_per_second=_count(progress, "rowsPerSecond", 0) if progress else None,
+        rows_per_second=_count(progress, "rowsPerSecond", 0) if running else None,
         lag_seconds=_count(progress, "lagSeconds", 0) if running else None,
         lag_versions=_count(progress, "lagVersions", 0) if running and records is None else None,
         lag_records=records if running else None,
