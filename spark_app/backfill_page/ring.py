@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from backfill_console.facts import WITHOUT_DRIVER
 from backfill_console.frame import JobFrame
 
 SAMPLE_EVERY_S = 2.0
@@ -19,12 +20,14 @@ class Sample:
     at_s: int
     """Seconds since 1970."""
 
-    rows_per_second: int
+    rows_per_second: int | None
+    """`None` while no driver runs."""
+
     limit: int | None
     """Limit in rows a second; `None` if there is none."""
 
-    lag: int
-    """Lag in seconds, or in records of a topic."""
+    lag: int | None
+    """Lag in seconds; `None` while no driver runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +44,10 @@ class Ring:
         if not progress.attempt or soon:
             return self
         limit = None if frame.limit is None else frame.limit.rows_per_second
-        lag = progress.lag_seconds if progress.lag_records is None else progress.lag_records
-        sample = Sample(int(at.timestamp()), progress.rows_per_second, limit, lag)
+        # A status keeps the values of the last driver.
+        rests = frame.phase in WITHOUT_DRIVER
+        rate, lag = (None, None) if rests else (progress.rows_per_second, progress.lag_seconds)
+        sample = Sample(int(at.timestamp()), rate, limit, lag)
         return Ring((*self.samples, sample)[-SAMPLES_MAX:], at)
 
     def columns(self) -> dict[str, list[int | None]]:

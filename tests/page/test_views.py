@@ -211,6 +211,19 @@ class TestTheRing:
         } == {2}
         assert ring.columns()["limit"][-1] == 100_000
 
+    @pytest.mark.parametrize("phase", ["Suspended", "Retrying", "Pending"])
+    def test_job_without_a_driver_has_a_gap(self, phase):
+        """Its status keeps the last rate: the line would go on as if the job copied."""
+        columns = Ring().after(replace(CLUSTER, phase=phase), NOW).columns()
+
+        assert (columns["rate"], columns["lag"]) == ([None], [None])
+
+    def test_lag_of_a_topic_is_in_seconds_too(self):
+        """The heading of the chart says seconds; 500,000 records are not six days."""
+        topic = CLUSTER.progress.model_copy(update={"lag_records": 500_000, "lag_seconds": 12})
+
+        assert Ring().after(replace(CLUSTER, progress=topic), NOW).columns()["lag"] == [12]
+
     def test_starting_driver_gives_no_sample(self):
         """A rate of zero would look like a stall."""
         assert Ring().after(JobFrame("k", NOW), NOW) == Ring()
