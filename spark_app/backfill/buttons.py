@@ -18,7 +18,11 @@ from backfill_core.errors import BackfillError
 if TYPE_CHECKING:
     from backfill.control import Commands
 
+UNCHANGED = -1
+"""Value of the list before a choice: the job may have begun with a limit, which its block shows."""
+
 RATES: tuple[tuple[str, int | None], ...] = (
+    ("choose", UNCHANGED),
     ("no limit", None),
     ("1 M rows/s", 1_000_000),
     ("100 k rows/s", 100_000),
@@ -37,14 +41,18 @@ class Buttons:
         self._commands = commands
         self.pause = ipywidgets.Button(description="Pause", tooltip="Pause the snapshot; changes are still applied")
         self.resume = ipywidgets.Button(description="Resume", tooltip="Undo a pause")
-        self.limit = ipywidgets.Dropdown(options=RATES, value=None, description="limit")
+        self.limit = ipywidgets.Dropdown(options=RATES, value=UNCHANGED, description="limit")
         self.stop = ipywidgets.Button(description="Stop", tooltip="Stop at a barrier; the next run resumes there")
         self.message = ipywidgets.Label()
         self.row = ipywidgets.HBox([self.pause, self.resume, self.limit, self.stop, self.message])
         self.pause.on_click(lambda _: self._send("pause", commands.pause))
         self.resume.on_click(lambda _: self._send("resume", commands.resume))
         self.stop.on_click(lambda _: self._send("stop", commands.stop))
-        self.limit.observe(lambda change: self._send("throttle", lambda: commands.throttle(change["new"])), "value")
+        self.limit.observe(lambda change: self._throttle(change["new"]), "value")
+
+    def _throttle(self, rows_per_second: int | None) -> None:
+        if rows_per_second != UNCHANGED:
+            self._send("throttle", lambda: self._commands.throttle(rows_per_second))
 
     def close(self) -> None:
         """Disable the buttons after the end of the attempt."""

@@ -122,16 +122,32 @@ class TestButtons:
         assert commands.seen == [(name,)]
         assert f"{name}: acknowledged at epoch 14" in buttons.message.value
 
-    def test_the_choice_of_a_limit_is_a_command(self):
-        """The first choice, no limit, is in force from the start and sends nothing."""
+    @pytest.mark.parametrize(("label", "rate"), [("no limit", None), ("100 k rows/s", 100_000), ("0 rows/s", 0)])
+    def test_each_choice_of_a_limit_is_a_command(self, label, rate):
+        """A job may begin with the limit of its spec: the list neither claims that there is none, nor ignores its removal."""
         from backfill.buttons import Buttons
 
         commands = Answering()
         buttons = Buttons(commands)
-        buttons.limit.value = 100_000
+        assert buttons.limit.label == "choose"
+        buttons.limit.label = label
 
         assert commands.answered.wait(WAIT_S)
+        assert commands.seen == [("throttle", rate)]
+
+    def test_no_choice_sends_nothing(self):
+        """The limit in force stays."""
+        from backfill.buttons import Buttons
+
+        commands = Answering()
+        buttons = Buttons(commands)
+        answered = answer_event(buttons.message)
+        buttons.limit.label = "100 k rows/s"
+        assert answered.wait(WAIT_S)
+        buttons.limit.label = "choose"
+
         assert commands.seen == [("throttle", 100_000)]
+        assert "acknowledged" in buttons.message.value
 
     def test_a_command_to_no_driver_shows_why(self):
         """A cell that fails minutes later in another thread would show nothing."""
