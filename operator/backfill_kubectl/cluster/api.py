@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -81,6 +82,12 @@ class ApiServer:
         self._configuration = login.configuration
         self._host = login.configuration.host
         self._pool = RESTClientObject(login.configuration).pool_manager
+        self._answered_s = time.monotonic()
+
+    @property
+    def silent_s(self) -> float:
+        """Return the seconds since the newest answer, or since the beginning. A lost network ends a watch only after a while."""
+        return time.monotonic() - self._answered_s
 
     def get(self, resource: Resource, namespace: str | None, name: str) -> Json:
         """Return one object.
@@ -158,6 +165,7 @@ class ApiServer:
         request = _Request("watch", resource, namespace, name)
         with self._answer(request, path=resource.path(namespace), query=query, read_s=quiet_s, stream=True) as answer:
             for line in answer:
+                self._answered_s = time.monotonic()
                 yield _parsed(line, request)
 
     def schema(self) -> Json:
@@ -214,6 +222,7 @@ class ApiServer:
                 method, url, body=payload, headers=headers, preload_content=False,
                 timeout=Timeout(connect=CONNECT_S, read=read_s), retries=RETRIES, redirect=False,
             )  # fmt: skip
+            self._answered_s = time.monotonic()
             try:
                 if answer.status >= 400 or answer.status < 200 or 300 <= answer.status < 400:
                     raise self._error(request, answer.status, answer.read(ANSWER_BYTES_MAX))

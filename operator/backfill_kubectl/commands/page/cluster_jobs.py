@@ -99,9 +99,10 @@ class ClusterJobs:
             with _as_source_errors():
                 backfills = table.backfills()
             if backfills is not None:
+                switch = self._switch.newest()  # a request: it shows whether the server still answers
                 moment = now()
                 rows = tuple(_row(job_line(backfill, moment)) for backfill in backfills)
-                yield Listing(rows, moment, switch=self._switch.newest())
+                yield Listing(rows, self._confirmed(moment), switch=switch)
             over.wait(JOB_EVERY_S)
 
     def _follow_all(self, table: BackfillTable, over: threading.Event) -> None:
@@ -156,13 +157,17 @@ class ClusterJobs:
         return JobSeen(
             backfill.key,
             frame,
-            now() if backfill.status.phase in RESTING else seen.at,
+            self._confirmed(now()) if backfill.status.phase in RESTING else seen.at,
             _ended(backfill),
             backfill.status.plan,
             forbidden=self._forbidden(backfill.namespace),
             unavailable="It is being deleted." if backfill.deleting else "",
             problem=problem,
         )
+
+    def _confirmed(self, moment: datetime) -> datetime:
+        """Return the time up to which the API server has answered: a watch without events may have lost its connection."""
+        return moment - timedelta(seconds=self._api.silent_s)
 
     def _forbidden(self, namespace: str) -> str:
         """Return the right that actions need and the user lacks; empty if the API server does not deny it."""
