@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.plain_text import printable
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
@@ -110,7 +111,7 @@ def one_line(progress: Progress, *, elapsed_s: float | None = None) -> str:
     if elapsed_s is not None:
         parts.append(f"running for {show_seconds(int(elapsed_s))}")
     reason = f"; {progress.reason}" if progress.attempt and progress.reason else ""
-    return ", ".join(parts) + reason + "".join(f"; warning: {warning}" for warning in progress.warnings)
+    return printable(", ".join(parts) + reason + "".join(f"; warning: {warning}" for warning in progress.warnings))
 
 
 def format_position(progress: Progress) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from backfill.fences import FENCE_WAIT_S, SWITCH
+from backfill_api.plain_text import printable
 from backfill_cli.commands.options import FILE, in_folder_of, read, spark_settings
 from backfill_cli.terminal.steps import steps_shown
 
@@ -34,8 +35,11 @@ def fence(file: Path | None, reason: str, wait_s: float, output: str, conf: dict
         click.echo(json.dumps({"path": done.path, "protocol": done.protocol, **asdict(done.fence)}))
         return
     held = "is fenced" if done.entries else "was already fenced"
-    click.echo(f"{done.path} {held} at version {done.fence.version} by job {done.fence.job}, {done.fence.time}")
-    click.echo(f"reason: {done.fence.reason}")
+    # An existing fence is a property of the table, which another user may have written.
+    click.echo(
+        printable(f"{done.path} {held} at version {done.fence.version} by job {done.fence.job}, {done.fence.time}")
+    )
+    click.echo(printable(f"reason: {done.fence.reason}"))
     if done.entries:
         click.echo(f"protocol: {done.protocol_before} -> {done.protocol}")
     click.echo("Writers fail with a message that names backfill.fenced. Undo: backfill unfence")
@@ -61,5 +65,5 @@ def unfence(file: Path | None, force: bool, wait_s: float, output: str, conf: di
         click.echo(f"{done.path} has no fence at version {done.version}; nothing was changed")
         return
     held = "" if done.lifted is None else f"; the fence was held by {done.lifted}"
-    click.echo(f"{done.path} accepts writes since version {done.version}{held}")
+    click.echo(printable(f"{done.path} accepts writes since version {done.version}{held}"))
     click.echo(f"protocol: {done.protocol}")

@@ -22,6 +22,7 @@ from backfill import Backfill, BackfillError, Settings
 from backfill.control import drivers
 from backfill.errors import EXIT_UNEXPECTED, EXIT_USAGE, InvalidSpecError
 from backfill_api.load import SpecError
+from backfill_api.plain_text import printable
 
 TIMEOUT_S = 10.0
 EXIT_INTERRUPTED = 130
@@ -166,9 +167,9 @@ def say_usage(error: click.ClickException) -> None:
 def say_error(reason: str, message: str, hint: str = "", *, console: Console | None = None) -> None:
     """Print an error and its remedy, by default to standard error."""
     console = console or terminal(sys.stderr)
-    console.print(f"error: {reason}: {message}", style="red", markup=False, soft_wrap=True)
+    console.print(f"error: {reason}: {printable(message).strip()}", style="red", markup=False, soft_wrap=True)
     if hint:
-        console.print(f"hint: {hint}", markup=False, soft_wrap=True)
+        console.print(f"hint: {printable(hint).strip()}", markup=False, soft_wrap=True)
 
 
 class _PipedConsole(Console):

@@ -21,6 +21,7 @@ from backfill.display import Observer
 from backfill.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill.lines import Lines, clock, current_time, json_line, progress_document
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.plain_text import printable
 from backfill_cli.commands.options import EXIT_INTERRUPTED, say_error, terminal
 from backfill_cli.terminal.redrawn import JSON_EVERY_S, LINE_EVERY_S, Redrawn
 from backfill_cli.terminal.screen import SHOW_CURSOR, Screen
@@ -272,6 +273,7 @@ def conclude(console: Console, ended: Outcome | BackfillError, receipt: Receipt 
         )
     newer = "" if receipt is not None else format_source_head(head)
     message += f"; {newer}" if newer else ""
+    message = printable(message)
     end = message.removeprefix(word) if message.startswith(word) else f": {message}"
     took = f" (after {show_seconds(int(elapsed_s))})"
     console.print(Text.assemble((word, style), end, took), soft_wrap=True)

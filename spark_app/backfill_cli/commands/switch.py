@@ -10,6 +10,7 @@ import click
 
 from backfill.errors import EXIT_STOPPED, SwitchBlockedError
 from backfill.switching import MAX_LAG_S, SWITCH_TIMEOUT_S
+from backfill_api.plain_text import printable
 from backfill_api.typed_amounts import parse_duration_s
 from backfill_cli.commands.options import FILE, in_folder_of, leave, parsed, read, spark_settings
 from backfill_cli.terminal.steps import lines_shown, steps_shown
@@ -98,7 +99,7 @@ def _follow_back(job: Backfill, file: Path | None, output: str) -> None:
     if output == "json":
         click.echo(json.dumps({"state": "Ended", "reason": reason}))
     else:
-        click.echo(f"ended: {reason}")
+        click.echo(printable(f"ended: {reason}"))
 
 
 def _show_plan(job: Backfill, plan: SwitchPlan, output: str) -> None:
@@ -118,7 +119,7 @@ def _show_plan(job: Backfill, plan: SwitchPlan, output: str) -> None:
         click.echo(f"target: {plan.target}, {_lag(plan)}")
         click.echo(f"last receipt: {_receipt(plan)}")
         for obstacle in plan.obstacles:
-            click.echo(f"obstacle: {obstacle}")
+            click.echo(printable(f"obstacle: {obstacle}"))
         click.echo("nothing was changed")
     if plan.obstacles:
         leave(SwitchBlockedError.exit_code)
