@@ -35,6 +35,9 @@ class JobRow:
     since_s: int | None = None
     """Seconds since a pause or suspension began."""
 
+    all_paused: bool = False
+    """True if snapshot and changes are paused, also for a job that needs a person."""
+
 
 @dataclass(frozen=True, slots=True)
 class AllJobsSwitch:

@@ -8,7 +8,12 @@ import pytest
 from support.console.command_line import running
 from support.page.serving import serving
 
+from backfill.lines import current_time
+from backfill_api.status.progress import Progress
+from backfill_cli.page.all_local_jobs import switch_of
+from backfill_cli.page.local_frames import row_of_driver, row_of_silent
 from backfill_cli.page.local_jobs import LocalJobs
+from backfill_console.frames import frame_of_driver
 from backfill_page.seen import Pause, PauseAllJobs, Resume, ResumeAllJobs, Throttle, Verify
 from backfill_spark.control.history import RecordedRun, RunRecord, recorded_runs
 from backfill_spark.control.local_registry import LocalRegistry
@@ -149,6 +154,18 @@ class TestActions:
         assert not answer.ok
         assert answer.text.startswith("pause of all jobs: 1 of 2 jobs acknowledged. b: ")
         assert driver.seen
+
+    @pytest.mark.parametrize(
+        ("paused", "warnings", "resumes"),
+        [("All", ("slow",), True), ("All", (), True), ("History", (), False), (None, (), False)],
+    )
+    def test_switch_offers_to_resume_if_snapshot_and_changes_of_all_jobs_are_paused(self, paused, warnings, resumes):
+        """A warning moves a paused job to those that need a person: the page offered only to pause it again."""
+        progress = Progress(attempt=1, paused=paused, warnings=warnings)
+        row = row_of_driver("a", frame_of_driver("a", progress, now=current_time()))
+
+        assert switch_of([row]).paused is resumes
+        assert switch_of([row, row_of_silent("b", "it does not answer")]).paused is resumes
 
     def test_there_is_no_switch_without_a_running_job(self, jobs, tmp_path):
         """Its button names the reason."""

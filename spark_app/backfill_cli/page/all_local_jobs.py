@@ -14,13 +14,17 @@ from backfill_api.wire import Command, PauseCommand
 from backfill_console.frame import CommandNote
 from backfill_page.seen import AllJobsAction, AllJobsSwitch, Answer, JobRow, PauseAllJobs
 
+NO_ANSWER = "no answer"
+"""State of a job whose driver gives no valid answer; no command reaches it."""
+
 EFFECT = "A job that starts later runs."
 FAILED_SHOWN_MAX = 3
 
 
 def switch_of(running: Sequence[JobRow]) -> AllJobsSwitch:
-    """Return the switch of the running jobs; it is set if all of them are paused."""
-    paused = bool(running) and all(row.group == "paused" for row in running)
+    """Return the switch of the running jobs; it is set if snapshot and changes of all jobs that answer are paused."""
+    answering = [row for row in running if row.state != NO_ANSWER]
+    paused = bool(answering) and all(row.all_paused for row in answering)
     return AllJobsSwitch(paused, effect=EFFECT, lack="" if running else "No job runs.")
 
 

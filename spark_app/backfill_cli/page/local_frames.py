@@ -8,6 +8,7 @@ from typing import Final
 
 from backfill.lines import RecordedRun
 from backfill_api.amounts import counted
+from backfill_cli.page.all_local_jobs import NO_ANSWER
 from backfill_console.facts import state_of
 from backfill_console.frame import JobFrame
 from backfill_page.seen import Ended, Group, JobRow, JobSeen, NextCommand
@@ -39,12 +40,13 @@ def row_of_driver(job_id: str, frame: JobFrame) -> JobRow:
         rows_per_second=progress.rows_per_second,
         lag_s=progress.lag_seconds,
         eta_s=progress.eta_seconds,
+        all_paused=progress.paused == "All",
     )  # fmt: skip
 
 
 def row_of_silent(job_id: str, why: str) -> JobRow:
     """Return the row of a job whose driver gives no valid answer."""
-    return JobRow(job_id, "needs a person", "no answer", why)
+    return JobRow(job_id, "needs a person", NO_ANSWER, why)
 
 
 def row_of_run(run: RecordedRun) -> JobRow:
