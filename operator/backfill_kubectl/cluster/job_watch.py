@@ -21,6 +21,7 @@ LEASE_S: Final = 60
 RENEW_S: Final = 30.0
 POLL_S: Final = 5.0
 CLOSE_S: Final = 1.0
+SLOW: Final = "progress every 10 s: you may not patch backfills.backfill.dev, so the operator is not asked for more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def look(api: ApiServer, backfill: StoredBackfill, at: datetime) -> Seen:
 
 
 def _with_parts(api: ApiServer, seen: Seen) -> Seen:
-    limits: list[str] = [text for text in seen.limits if text.startswith("progress")]
+    limits: list[str] = [text for text in seen.limits if text == SLOW]
     parts: dict[str, list[Json]] = {}
     reads: dict[str, Callable[[ApiServer, StoredBackfill], list[Json]]] = {"pods": read_pods, "events": read_events}
     for name, read in reads.items():
@@ -142,12 +143,12 @@ class JobWatch:
         until = (moment + timedelta(seconds=LEASE_S)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         backfill = self.seen.backfill
         change = {"metadata": {"annotations": {WATCHED_ANNOTATION: until}}}
+        others = tuple(text for text in self.seen.limits if text != SLOW)
         try:
             self._api.patch(BACKFILLS, backfill.namespace, backfill.name, change)
         except ForbiddenError:
-            limit = (
-                "progress every 10 s: you may not patch backfills.backfill.dev, so the operator is not asked for more"
-            )
-            self._update(limits=(*self.seen.limits, limit))
+            self._update(limits=(*others, SLOW))
         except BackfillError:
             return  # the next renewal may succeed
+        else:
+            self._update(limits=others)
