@@ -124,7 +124,7 @@ class TestButtons:
 
     @pytest.mark.parametrize(("label", "rate"), [("no limit", None), ("100 k rows/s", 100_000), ("0 rows/s", 0)])
     def test_each_choice_of_a_limit_is_a_command(self, label, rate):
-        """A job may begin with the limit of its spec: the list neither claims that there is none, nor ignores its removal."""
+        """A job may begin with a limit in its spec, which the list can remove."""
         from backfill.buttons import Buttons
 
         commands = Answering()

@@ -13,7 +13,7 @@ HOSTILE = "column a\x1b]52;c;cm0gLXJm\x07\x1b[2Jb\r\u202e is missing"
 
 
 def test_error_shows_a_hostile_name_without_its_controls():
-    """Whoever may write to a source would write to the terminal of the user who copies it."""
+    """A user who may write to a source would write to the terminal of the user who copies it."""
     stream = io.StringIO()
     say_error("SchemaChanged", HOSTILE, HOSTILE, console=terminal(stream))
 

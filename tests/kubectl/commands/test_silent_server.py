@@ -63,7 +63,7 @@ def server():
 
 
 def test_list_of_a_silent_server_becomes_old(server, monkeypatch):
-    """The dot said `live` for two minutes after a VPN was gone; whoever paused a job did not see that it went on."""
+    """The dot said `live` for two minutes after a VPN was gone, and a user did not see that a job continued."""
     monkeypatch.setattr(cluster_switch, "READ_EVERY_S", 0.0)
     monkeypatch.setattr(cluster_jobs, "LIST_EVERY_S", 0.1)
     configuration = Configuration()
