@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F
 
 from backfill_core.file_copies.computed_parts import FILES_MAX, LABEL, WHOLE_FILE, Groups, in_order, rounds
 from backfill_spark.delta.types import quoted
-from backfill_spark.file_copies.dictionaries.distinct_values import Dictionaries, Distinct, OutputFile
+from backfill_spark.file_copies.dictionaries.distinct_values import Dictionaries, Distinct, OutputFile, SharedValues
 from backfill_spark.file_copies.footers import Footer
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
 from backfill_spark.jvm.failures import while_staging
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
 VALUES, COMPUTED, COLUMNS = "values", "computed", "columns"
 """Folders below that of the parts: dictionaries, the columns that were computed from them, and these columns for all rows."""
+
+KNOWN_MAX = 32
+"""Maximum partitions whose values are kept for later files, the newest ones."""
+
+Partition = tuple[tuple[str, str | None], ...]
 
 PLAIN = {"parquet.enable.dictionary": "false"}
 """Writer options of values that become a dictionary."""
@@ -73,12 +79,40 @@ class PartFolder:
         return {PurePosixPath(footer.path).name: footer for footer in self.written(below)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    """How columns are computed."""
+
+    inputs: frozenset[str]
+    """Physical names of the columns in files from which they are computed."""
+
+    text: tuple[str, ...]
+    """Schema of the source, and expressions of the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ComputedValues:
+    """Values, and the file of the columns that were computed from them, which may be gone."""
+
+    values: SharedValues
+    computed: Footer
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Values of earlier files, with columns that are still computed so."""
+
+    definition: _Definition
+    by_partition: Mapping[Partition, _ComputedValues]
+
+
 class ComputedColumns:
     """Computes output columns of a transform, for one source and one target. Thread-safe."""
 
     def __init__(self, spark: SparkSession, transform: Transform, source: SupportsFiles, sink: SupportsCopies) -> None:
         """Store the session, the transform, the source and the target; reads nothing yet."""
         self._spark, self._transform, self._source, self._sink = spark, transform, source, sink
+        self._known, self._lock = _Known(_Definition(frozenset(), ()), {}), threading.Lock()
 
     def parts(
         self, files: Sequence[FileToCompute], columns: Collection[str], folder: PartFolder, *, check: Callable[[], None]
@@ -134,15 +168,13 @@ class ComputedColumns:
     ) -> dict[int, list[Footer]]:
         """Compute columns of the files that store their input by dictionaries; return the parts of each, by its index."""
         try:
-            inputs = self._inputs() if files else frozenset()
-            opened = {at: self._reader.of(file.footer, inputs) for at, file in enumerate(files)}
+            now = self._definition(columns) if files else _Definition(frozenset(), ())
+            opened = {at: self._reader.of(file.footer, now.inputs) for at, file in enumerate(files)}
             found = {at: values for at, values in opened.items() if values is not None}
-            small = {at: self._values(files[at], values, f"{VALUES}/{at}", folder) for at, values in found.items()}
-            flat = [file for of_file in small.values() for file in of_file]
-            computed = iter(self._by_row(flat, columns, folder, check, below=COMPUTED, options=PLAIN))
-            parts = {at: [part for _ in of_file for part in next(computed) or ()] for at, of_file in small.items()}
+            columns_of = self._by_values(files, found, now, columns, folder, check)
             tasks = [
-                partial(self._joined, values, parts[at], f"{COLUMNS}/{at}", folder) for at, values in found.items()
+                partial(self._joined, values, columns_of.get(at), f"{COLUMNS}/{at}", folder)
+                for at, values in found.items()
             ]
             done = at_once(tasks, folder.threads)
         except JAVA_ERRORS as error:
@@ -151,23 +183,60 @@ class ComputedColumns:
             return {}
         return {at: joined for at, joined in zip(found, done, strict=True) if joined is not None}
 
-    def _values(self, file: FileToCompute, values: Distinct, below: str, folder: PartFolder) -> list[FileToCompute]:
-        """Write the dictionaries of a file as files of the source's table."""
-        names = self._reader.write_values(values, f"{folder.root}/{below}", folder.output)
-        footers = folder.footers(below)
-        return [
-            FileToCompute(
-                replace(
-                    file.file, path=quote(f"{folder.root}/{below}/{name}", safe="/:"),
-                    size_bytes=footers[name].size_bytes, statistics=None, vector=None,
-                ),
-                footers[name], WHOLE_FILE,
-            )
-            for name in names
-        ]  # fmt: skip
+    def _by_values(
+        self,
+        files: Sequence[FileToCompute],
+        found: Mapping[int, Distinct],
+        now: _Definition,
+        columns: Collection[str],
+        folder: PartFolder,
+        check: Callable[[], None],
+    ) -> dict[int, Footer]:
+        """Compute columns for the values of files, which are read; return the columns of each file's values, by its index.
 
-    def _joined(self, values: Distinct, parts: Sequence[Footer], below: str, folder: PartFolder) -> list[Footer] | None:
-        names = self._reader.write_columns(values, parts, f"{folder.root}/{below}", folder.output)
+        Files of one partition share their values, because an expression may read partition columns.
+        """
+        with self._lock:
+            known = self._known if self._known.definition == now else _Known(now, {})
+        computed: dict[int, Footer] = {}
+        by_partition: dict[Partition, list[int]] = {}
+        for at, of_file in found.items():
+            partition = tuple(sorted(files[at].file.partition.items()))
+            before = known.by_partition.get(partition)
+            if before is not None and before.values.take(of_file):
+                computed[at] = before.computed
+            else:
+                by_partition.setdefault(partition, []).append(at)
+        shared = [
+            (partition, values, [members[at] for at in values.members])
+            for partition, members in by_partition.items()
+            for values in self._reader.shared([found[at] for at in members])
+        ]
+        for number, (_, values, _) in enumerate(shared):
+            values.write(f"{folder.root}/{VALUES}/{number}.parquet", folder.output)
+        footers = folder.footers(VALUES) if shared else {}
+        rows = [
+            _file_of_values(files[members[0]], f"{folder.root}/{VALUES}/{number}.parquet", footers[f"{number}.parquet"])
+            for number, (_, _, members) in enumerate(shared)
+        ]
+        parts = self._by_row(rows, columns, folder, check, below=COMPUTED, options=PLAIN)
+        newer = dict[Partition, _ComputedValues]()
+        for (partition, values, members), of_values in zip(shared, parts, strict=True):
+            if of_values is not None:
+                (part,) = of_values
+                values.read(part)
+                computed |= dict.fromkeys(members, part)
+                newer[partition] = _ComputedValues(values, part)
+        with self._lock:
+            self._known = _Known(now, dict(list({**known.by_partition, **newer}.items())[-KNOWN_MAX:]))
+        return computed
+
+    def _joined(self, values: Distinct, computed: Footer | None, below: str, folder: PartFolder) -> list[Footer] | None:
+        names = (
+            None
+            if computed is None
+            else self._reader.write_columns(values, computed, f"{folder.root}/{below}", folder.output)
+        )
         if names is None:
             return None
         footers = folder.footers(below)
@@ -177,12 +246,14 @@ class ComputedColumns:
     def _reader(self) -> Dictionaries:
         return Dictionaries(self._spark)
 
-    def _inputs(self) -> frozenset[str]:
-        """Return the physical names of the columns in files from which columns are computed, for the present columns of the source."""
+    def _definition(self, columns: Collection[str]) -> _Definition:
+        """Return how columns are computed now; a followed source, or another writer of the target, may change it."""
         facts = self._source.table_facts()
         rows, _, _ = self._source.split_rows([], WHOLE_FILE)
-        names = columns_read(self._transform.project(no_rows(self._spark, rows.schema)))
-        return frozenset(facts.by_name[name].physical for name in names - set(facts.partitions))
+        computed = self._transform.project(no_rows(self._spark, rows.schema))
+        inputs = frozenset(facts.by_name[name].physical for name in columns_read(computed) - set(facts.partitions))
+        stored = self._sink.stored_columns(computed, columns)
+        return _Definition(inputs, (rows.schema.json(), *map(str, stored)))
 
     def _write(
         self, files: Sequence[FileToCompute], columns: Collection[str], folder: str, options: Mapping[str, str]
@@ -206,6 +277,12 @@ class ComputedColumns:
             name = unused(LABEL, rows.columns)
             frames.append(rows.select("*", (first * FILES_MAX + _numbered(number, members)).alias(name)))
         return reduce(DataFrame.unionAll, frames), name
+
+
+def _file_of_values(file: FileToCompute, path: str, footer: Footer) -> FileToCompute:
+    """Return a file that has the values of some files, as one of them."""
+    alone = replace(file.file, path=quote(path, safe="/:"), size_bytes=footer.size_bytes, statistics=None, vector=None)
+    return FileToCompute(alone, footer, WHOLE_FILE)
 
 
 def _numbered(number: Column, members: Sequence[int]) -> Column:

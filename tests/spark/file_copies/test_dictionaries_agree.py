@@ -44,14 +44,19 @@ numbers = count()
 
 
 class Watched(ComputedColumns):
-    """Computed columns that remember how many files were computed for distinct values."""
+    """Computed columns that remember how many files were computed for distinct values, and how many files of values there were."""
 
-    by_value = 0
+    by_value = values_files = 0
 
     def _by_value(self, *given):
         found = super()._by_value(*given)
         Watched.by_value = len(found)
         return found
+
+    def _by_row(self, files, *given, **options):
+        if options:
+            Watched.values_files = len(files)
+        return super()._by_row(files, *given, **options)
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +109,14 @@ class TestColumnsOfOneColumn:
         copies, done = staged(spark, folder, LAYOUT, ("if(i = 2, 0, i) AS merged",))
 
         assert (Watched.by_value, len(done.copied)) == (1, 1)
+        assert copies.staged(done) == copies.decoded()
+
+    @pytest.mark.parametrize("select", ["if(s IS NULL, 'none', s) AS s", "nullif(i, 2) AS n"], ids=["value", "null"])
+    def test_a_null_that_gets_a_value_or_a_new_null_is_seen(self, spark, folder, select):
+        """The levels of the rows would be wrong."""
+        copies, done = staged(spark, folder, LAYOUT, (select,))
+
+        assert (Watched.by_value, len(done.copied)) == (0, 1)
         assert copies.staged(done) == copies.decoded()
 
     @pytest.mark.rest
@@ -166,21 +179,150 @@ class TestColumnsOfOneColumn:
         assert copies.staged(done) == copies.decoded()
 
 
+class ChangedTable:
+    """A target whose columns change."""
+
+    def __init__(self, sink):
+        self.sink = sink
+
+    def stored_columns(self, *given):
+        """See `SupportsCopies`."""
+        return self.sink.stored_columns(*given)
+
+
+class TestSharedValues:
+    """Files of one writer share their distinct values, so that one task computes them all."""
+
+    def test_each_file_keeps_its_bounds_and_its_nulls(self, spark, folder):
+        """One value becomes null: only its file is computed for each row."""
+        source = folder / "shared"
+        for number, values in enumerate(("1, 2, null", "2, 3, 2", "7, 2, 2")):
+            rows = "id", f"if(id < 0, null, element_at(array({values}), int(id % 3 + 1))) AS i"
+            spark.range(0, 120, 1, 1).selectExpr(*rows).write.mode("append").parquet(str(source / f"part={number}"))
+        copied = source.with_name("flat")
+        copied.mkdir()
+        for file in source.rglob("*.parquet"):
+            file.rename(copied / f"{file.parent.name[-1]}.parquet")
+        convert_to_deltalake(str(copied))
+        copies = ComputedCopies(spark, copied, folder / "each", ("id", "nullif(i, 3) AS n"), Watched)
+
+        done = copies.stage()
+
+        assert (Watched.values_files, Watched.by_value, len(done.copied)) == (1, 2, 3)
+        assert copies.staged(done) == copies.decoded()
+        for copy in done.copied:
+            (chunk,) = (
+                chunk.getStatistics()
+                for chunk in Footers(spark).read(copy.staged.path).java.getBlocks().get(0).getColumns()
+                if chunk.getPath().toDotString() == "n"
+            )
+            bounds = chunk.minAsString(), chunk.maxAsString(), chunk.getNumNulls()
+            rows = spark.read.parquet(copy.staged.path)
+            assert bounds == tuple(rows.selectExpr("'' || min(n)", "'' || max(n)", "count_if(n IS NULL)").first())
+
+    def test_later_files_use_the_columns_that_earlier_ones_computed(self, spark, folder):
+        """Spark computes values again only if one of them is new."""
+        source = folder / "later"
+        rows = "id", "if(id < 0, null, cast(if(id < 240, id % 3, id % 4) AS string)) AS s"
+        spark.range(0, 360, 1, 3).selectExpr(*rows).write.parquet(str(source))
+        convert_to_deltalake(str(source))
+        copies = ComputedCopies(spark, source, folder / "three", ("id", "concat(s, '!') AS c"), Watched)
+        planned, computed = sorted(copies.planned, key=lambda copy: copy.file.path), copies.made()
+        copies.computed = lambda *_: computed
+
+        for file, values_files in zip(planned, (1, 0, 1), strict=True):
+            copies.planned = [file]
+            done = copies.stage()
+
+            assert (Watched.values_files, Watched.by_value) == (values_files, 1)
+            assert copies.staged(done) == copies.decoded()
+
+    def test_a_null_after_files_without_nulls_is_computed(self, spark, folder):
+        """Earlier files tell nothing about it: here it gets a value."""
+        source = folder / "nulls"
+        rows = "id", "if(id < 240, cast(id % 2 AS string), nullif('0', cast(id % 2 AS string))) AS s"
+        spark.range(0, 480, 1, 2).selectExpr(*rows).write.parquet(str(source))
+        convert_to_deltalake(str(source))
+        copies = ComputedCopies(spark, source, folder / "both", ("id", "if(s IS NULL, 'none', s) AS c"), Watched)
+        planned, computed = sorted(copies.planned, key=lambda copy: copy.file.path), copies.made()
+        copies.computed = lambda *_: computed
+
+        for file, by_value in zip(planned, (1, 0), strict=True):
+            copies.planned = [file]
+            done = copies.stage()
+
+            assert Watched.by_value == by_value
+            assert copies.staged(done) == copies.decoded()
+
+    def test_columns_with_another_definition_are_computed_again(self, spark, folder):
+        """Another writer may change the table while the job runs."""
+        source = folder / "defined"
+        spark.range(0, 240, 1, 2).selectExpr("id", "cast(id % 3 AS string) AS s").write.parquet(str(source))
+        convert_to_deltalake(str(source))
+        before, after = (
+            ComputedCopies(spark, source, folder / f"with-{name}", ("id", f"cast({name}(s) AS {name}) AS c"), Watched)
+            for name in ("string", "binary")
+        )
+        table, planned = ChangedTable(before.sink), before.planned
+        computed = Watched(spark, before.transform, before.source, table)
+        before.computed = lambda *_: computed
+        before.planned = planned[:1]
+        before.stage()
+        table.sink = after.sink
+
+        before.planned = planned[1:]
+        done = before.stage()
+
+        assert Watched.values_files == 1
+        (staged,) = done.copied
+        assert spark.read.parquet(staged.staged.path).schema["c"].dataType.typeName() == "binary"
+
+    def test_files_of_two_partitions_do_not_share(self, spark, folder):
+        """An expression may read the value of the partition."""
+        source = folder / "partitions"
+        rows = "id", "cast(id % 3 AS string) AS s", "id % 2 AS p"
+        spark.range(0, 400, 1, 1).selectExpr(*rows).write.format("delta").partitionBy("p").save(str(source))
+        copies = ComputedCopies(spark, source, folder / "of-both", ("id", "concat(p, s) AS c"), Watched)
+
+        done = copies.stage()
+
+        assert (Watched.values_files, Watched.by_value, len(done.copied)) == (2, 2, 2)
+        staged = spark.read.parquet(*(copy.staged.path for copy in done.copied))
+        assert staged.where("c = concat(id % 2, id % 3)").count() == staged.count() == 400
+
+    def test_their_number_is_bounded(self, spark, folder):
+        """One task computes them; the values of a single file are never divided."""
+        source = folder / "many"
+        spark.range(0, 400, 1, 4).selectExpr("id", "id % 20 + id div 100 AS i").write.parquet(str(source))
+        footers, dictionaries = Footers(spark), Dictionaries(spark)
+
+        def members(most):
+            files = [footers.read(str(path)) for path in sorted(source.glob("*.parquet"))]
+            return [
+                shared.members for shared in dictionaries.shared([dictionaries.of(file, {"i"}) for file in files], most)
+            ]
+
+        assert members(100) == [[0, 1, 2, 3]]
+        assert members(40) == [[0, 1], [2, 3]]
+        assert members(1) == [[0], [1], [2], [3]]
+
+
 def write_dictionary(spark, path, values, numbers):
     """Write a file with an `id` and a text `s`: a dictionary, and the number of each row's value in it."""
     path.parent.mkdir()
-    parquet, jvm = java(spark).org.apache.parquet, java(spark)
-    schema = parquet.schema.MessageTypeParser.parseMessageType(
+    jvm = java(spark)
+    parquet_java = jvm.org.apache.parquet
+    schema = parquet_java.schema.MessageTypeParser.parseMessageType(
         "message spark_schema { required int64 id; optional binary s (STRING); }"
     )
-    file = parquet.io.LocalOutputFile(jvm.java.io.File(str(path)).toPath())
-    mode = getattr(parquet.hadoop, "ParquetFileWriter$Mode").CREATE
-    writer = parquet.hadoop.ParquetFileWriter(file, schema, mode, 1 << 27, 0)
-    codec, encoding = parquet.hadoop.metadata.CompressionCodecName.UNCOMPRESSED, parquet.column.Encoding
+    file = parquet_java.io.LocalOutputFile(jvm.java.io.File(str(path)).toPath())
+    mode = getattr(parquet_java.hadoop, "ParquetFileWriter$Mode").CREATE
+    writer = parquet_java.hadoop.ParquetFileWriter(file, schema, mode, 1 << 27, 0)
+    codec, encoding = parquet_java.hadoop.metadata.CompressionCodecName.UNCOMPRESSED, parquet_java.column.Encoding
     count = len(numbers)
 
     def page(content, values_encoding):
-        given = getattr(parquet.bytes.BytesInput, "from")(content)
+        given = getattr(parquet_java.bytes.BytesInput, "from")(content)
         writer.writeDataPage(count, len(content), given, encoding.RLE, encoding.RLE, values_encoding)
 
     writer.start()
@@ -190,8 +332,10 @@ def write_dictionary(spark, path, values, numbers):
     writer.endColumn()
     writer.startColumn(schema.getColumns().get(1), count, codec)
     plain = b"".join(len(value).to_bytes(4, "little") + value for value in values)
-    dictionary = getattr(parquet.bytes.BytesInput, "from")(plain)
-    writer.writeDictionaryPage(parquet.column.page.DictionaryPage(dictionary, len(values), encoding.PLAIN_DICTIONARY))
+    dictionary = getattr(parquet_java.bytes.BytesInput, "from")(plain)
+    writer.writeDictionaryPage(
+        parquet_java.column.page.DictionaryPage(dictionary, len(values), encoding.PLAIN_DICTIONARY)
+    )
     runs = b"".join(bytes((2, number)) for number in numbers)  # runs of one value each
     page(bytes((2, 0, 0, 0, 2 * count, 1)) + bytes((2,)) + runs, encoding.PLAIN_DICTIONARY)
     writer.endColumn()

@@ -40,6 +40,10 @@ class ComputedCopies:
         ]
         self.target = target
 
+    def made(self):
+        """Return what computes the columns."""
+        return self.computed(self.spark, self.transform, self.source, self.sink)
+
     def stage(self):
         """Stage all files; return the result."""
         measured = {copy.file.name: copy.rows for copy in self.planned}
@@ -51,7 +55,7 @@ class ComputedCopies:
 
         return FileTransfer(
             self.spark, source=self.source.path, target=str(self.target), measure=measure,
-            computed=self.computed(self.spark, self.transform, self.source, self.sink),
+            computed=self.made(),
         ).copy(self.planned, "work", check=lambda: None)  # fmt: skip
 
     def decoded(self):

@@ -31,6 +31,7 @@ import org.apache.parquet.hadoop.metadata.ColumnChunkMetaData;
 import org.apache.parquet.hadoop.metadata.CompressionCodecName;
 import org.apache.parquet.io.InputFile;
 import org.apache.parquet.io.OutputFile;
+import org.apache.parquet.io.api.Binary;
 import org.apache.parquet.schema.MessageType;
 import org.apache.parquet.schema.PrimitiveType;
 import org.apache.parquet.schema.Type;
@@ -38,25 +39,30 @@ import org.apache.parquet.schema.Type;
 /**
  * The dictionaries of one column of a file, and columns that were computed from them (ADR 0068).
  *
- * `writeValues` writes the values of a dictionary as the rows of a small file, with a null at the end if the column has nulls. Spark
- * computes columns for these rows. `writeColumns` writes the same columns for all rows: their values are the new dictionary, and the
- * numbers of the values in the data pages stay as they are.
+ * `Values` has the distinct values of some files. It writes them as the rows of a small file, with a null at the end if the column has
+ * nulls. Spark computes columns for these rows. `writeColumns` writes the same columns for all rows of a row group: the computed values
+ * are the new dictionary, and the numbers of the values in the data pages stay as they are.
  */
 public class BackfillDictionaries {
     private static final int TRUNCATED_BOUND = 64;
     private static final int PAGE_BYTES = 1048576;
+    private static final long BOUNDS_BYTES_MAX = 4096L;
 
     private final InputFile file;
     private final ParquetReadOptions options;
     private final MessageType schema;
+    private final Map metadata;
     private final ColumnDescriptor column;
     private final List dictionaries = new ArrayList();
     private final List mayBeNull = new ArrayList();
+    private final List places = new ArrayList();
+    private Values values;
 
-    private BackfillDictionaries(InputFile file, ParquetReadOptions options, MessageType schema) {
+    private BackfillDictionaries(InputFile file, ParquetReadOptions options, MessageType schema, Map metadata) {
         this.file = file;
         this.options = options;
         this.schema = schema;
+        this.metadata = metadata;
         this.column = (ColumnDescriptor) schema.getColumns().get(0);
     }
 
@@ -70,7 +76,8 @@ public class BackfillDictionaries {
                 return null;
             }
             MessageType schema = new MessageType(whole.getName(), Collections.singletonList(field));
-            BackfillDictionaries opened = new BackfillDictionaries(file, options, schema);
+            BackfillDictionaries opened = new BackfillDictionaries(
+                file, options, schema, reader.getFileMetaData().getKeyValueMetaData());
             List blocks = reader.getRowGroups();
             for (int at = 0; at < blocks.size(); at++) {
                 if (!opened.add(reader, (BlockMetaData) blocks.get(at), name)) {
@@ -113,35 +120,18 @@ public class BackfillDictionaries {
         return ((DictionaryPage) this.dictionaries.get(group)).getDictionarySize();
     }
 
-    private int rows(int group) {
-        return this.size(group) + (((Boolean) this.mayBeNull.get(group)).booleanValue() ? 1 : 0);
+    private boolean mayBeNull(int group) {
+        return ((Boolean) this.mayBeNull.get(group)).booleanValue();
     }
 
-    /** Writes the values of a row group's dictionary, in its order. */
-    public void writeValues(int group, OutputFile target, Map metadata) throws IOException {
-        int rows = this.rows(group);
-        byte[] values = ((DictionaryPage) this.dictionaries.get(group)).getBytes().toByteArray();
-        ByteArrayOutputStream page = new ByteArrayOutputStream(values.length + 16);
-        if (this.column.getMaxDefinitionLevel() > 0) {
-            RunLengthBitPackingHybridEncoder levels = encoder(1);
-            for (int row = 0; row < rows; row++) {
-                levels.writeInt(row < this.size(group) ? 1 : 0);
-            }
-            withLength(page, levels.toBytes().toByteArray());
-        }
-        page.write(values);
-        ParquetFileWriter writer = writer(target, this.schema);
-        try {
-            writer.start();
-            writer.startBlock(rows);
-            writer.startColumn(this.column, rows, CompressionCodecName.UNCOMPRESSED);
-            writer.writeDataPage(rows, page.size(), BytesInput.from(page), Encoding.RLE, Encoding.RLE, Encoding.PLAIN);
-            writer.endColumn();
-            writer.endBlock();
-            writer.end(metadata);
-        } finally {
-            writer.close();
-        }
+    /** Returns the place of each value of a row group among the values of some files. */
+    private int[] places(int group) {
+        return (int[]) this.places.get(group);
+    }
+
+    /** Returns an empty list of values. */
+    public static Values values() {
+        return new Values();
     }
 
     /**
@@ -151,78 +141,60 @@ public class BackfillDictionaries {
      * or a row without a value, a value became null or a null became a value, or a computed column cannot have a dictionary, bounds,
      * or only one level.
      */
-    public boolean writeColumns(int group, InputFile computed, String label, OutputFile target, Map metadata) throws IOException {
-        List pages = this.pages(group);
+    public boolean writeColumns(int group, OutputFile target, Map metadata) throws IOException {
+        List columns = this.values.computed;
+        List pages = columns == null ? null : this.pages(group);
         if (pages == null) {
             return false;
         }
-        ParquetFileReader reader = ParquetFileReader.open(computed, this.options);
+        List fields = new ArrayList();
+        for (int at = 0; at < columns.size(); at++) {
+            fields.add(((Computed) columns.get(at)).type);
+        }
+        MessageType made = new MessageType(this.schema.getName(), fields);
+        long rows = 0;
+        for (int at = 0; at < pages.size(); at++) {
+            rows += (long) ((Page) pages.get(at)).count;
+        }
+        ParquetFileWriter writer = writer(target, made);
         try {
-            if (reader.getRowGroups().size() != 1) {
-                return false;
-            }
-            BlockMetaData block = (BlockMetaData) reader.getRowGroups().get(0);
-            List fields = new ArrayList();
-            MessageType whole = reader.getFileMetaData().getSchema();
-            for (int at = 0; at < whole.getFieldCount(); at++) {
-                Type field = (Type) whole.getFields().get(at);
-                if (!field.getName().equals(label)) {
-                    if (!this.canHaveDictionary(field) || block.getRowCount() != this.rows(group)) {
-                        return false;
-                    }
-                    fields.add(field);
+            writer.start();
+            writer.startBlock(rows);
+            for (int at = 0; at < columns.size(); at++) {
+                ColumnDescriptor column = (ColumnDescriptor) made.getColumns().get(at);
+                if (!this.append(writer, column, (Computed) columns.get(at), group, pages)) {
+                    return false;
                 }
             }
-            MessageType columns = new MessageType(whole.getName(), fields);
-            reader.setRequestedSchema(columns);
-            PageReadStore values = reader.readRowGroup(0);
-            long rows = 0;
-            for (int at = 0; at < pages.size(); at++) {
-                rows += (long) ((Page) pages.get(at)).count;
-            }
-            ParquetFileWriter writer = writer(target, columns);
-            try {
-                writer.start();
-                writer.startBlock(rows);
-                for (int at = 0; at < columns.getColumns().size(); at++) {
-                    ColumnDescriptor made = (ColumnDescriptor) columns.getColumns().get(at);
-                    if (!this.append(writer, made, chunkOf(block, made), values.getPageReader(made), group, pages)) {
-                        return false;
-                    }
-                }
-                writer.endBlock();
-                writer.end(metadata);
-                return true;
-            } finally {
-                writer.close();
-            }
+            writer.endBlock();
+            writer.end(metadata);
+            return true;
         } finally {
-            reader.close();
+            writer.close();
         }
     }
 
-    private boolean canHaveDictionary(Type field) {
-        return field.isPrimitive()
-            && field.isRepetition(Type.Repetition.OPTIONAL)
-            && field.asPrimitiveType().getPrimitiveTypeName() != PrimitiveType.PrimitiveTypeName.BOOLEAN;
-    }
-
-    private boolean append(ParquetFileWriter writer, ColumnDescriptor made, ColumnChunkMetaData chunk, PageReader computed, int group,
-            List pages) throws IOException {
-        Statistics bounds = chunk.getStatistics();
-        byte[] values = this.plainValues(computed, group);
-        if (values == null || bounds == null || !bounds.hasNonNullValue()) {
+    private boolean append(ParquetFileWriter writer, ColumnDescriptor made, Computed computed, int group, List pages) throws IOException {
+        int[] places = this.places(group);
+        Statistics bounds = computed.bounds(places);
+        if (bounds == null || (this.mayBeNull(group) && !computed.keepsNull)) {
             return false;
         }
-        int[] numbers = new int[this.size(group)];
-        byte[] dictionary = distinct(values, made.getPrimitiveType(), numbers);
-        int size = 0;
-        for (int at = 0; at < numbers.length; at++) {
-            size = Math.max(size, numbers[at] + 1);
+        Map known = new HashMap();
+        ByteArrayOutputStream dictionary = new ByteArrayOutputStream();
+        int[] numbers = new int[places.length];
+        for (int at = 0; at < places.length; at++) {
+            byte[] value = computed.values[places[at]];
+            numbers[at] = numberOf(value, known);
+            if (numbers[at] < 0) {
+                numbers[at] = known.size() - 1;
+                dictionary.write(value);
+            }
         }
+        int size = known.size();
         MessageType alone = new MessageType("column", Collections.singletonList(made.getPrimitiveType()));
         ColumnChunkPageWriteStore store = new ColumnChunkPageWriteStore(
-            this.options.getCodecFactory().getCompressor(chunk.getCodec()), alone, new HeapByteBufferAllocator(), TRUNCATED_BOUND, true);
+            this.options.getCodecFactory().getCompressor(computed.codec), alone, new HeapByteBufferAllocator(), TRUNCATED_BOUND, true);
         PageWriter out = store.getPageWriter(made);
         for (int at = 0; at < pages.size(); at++) {
             Page page = (Page) pages.get(at);
@@ -239,35 +211,15 @@ public class BackfillDictionaries {
         return true;
     }
 
-    /** The values that Spark computed for a dictionary, one after the other; null if nulls are not where they were, or of another layout. */
-    private byte[] plainValues(PageReader computed, int group) throws IOException {
-        if (computed.readDictionaryPage() != null) {
-            return null;
+    /** Returns the number of a known value; adds another one with the next number, and returns -1. */
+    private static int numberOf(byte[] value, Map known) {
+        ByteBuffer key = ByteBuffer.wrap(value);
+        Object number = known.get(key);
+        if (number != null) {
+            return ((Integer) number).intValue();
         }
-        ByteArrayOutputStream values = new ByteArrayOutputStream();
-        int row = 0;
-        DataPage page = computed.readPage();
-        while (page != null) {
-            if (!(page instanceof DataPageV1)) {
-                return null;
-            }
-            DataPageV1 plain = (DataPageV1) page;
-            if (plain.getValueEncoding() != Encoding.PLAIN || plain.getDlEncoding() != Encoding.RLE) {
-                return null;
-            }
-            byte[] bytes = plain.getBytes().toByteArray();
-            int length = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getInt();
-            RunLengthBitPackingHybridDecoder levels = decoder(1, bytes, 4, length);
-            for (int at = 0; at < plain.getValueCount(); at++) {
-                if (levels.readInt() != (row < this.size(group) ? 1 : 0)) {
-                    return null;
-                }
-                row++;
-            }
-            values.write(bytes, 4 + length, bytes.length - 4 - length);
-            page = computed.readPage();
-        }
-        return row == this.rows(group) ? values.toByteArray() : null;
+        known.put(key, Integer.valueOf(known.size()));
+        return -1;
     }
 
     /** The data pages of a row group; null if a page has another layout, or if a value of the dictionary has no row. */
@@ -278,7 +230,7 @@ public class BackfillDictionaries {
             PageReader source = reader.readRowGroup(group).getPageReader(this.column);
             List pages = new ArrayList();
             boolean[] used = new boolean[this.size(group)];
-            boolean nullable = ((Boolean) this.mayBeNull.get(group)).booleanValue();
+            boolean nullable = this.mayBeNull(group);
             DataPage page = source.readPage();
             while (page != null) {
                 Page read = this.page(page, nullable);
@@ -341,26 +293,20 @@ public class BackfillDictionaries {
         return new Page(count, nulls, levels, values);
     }
 
-    /** Returns a dictionary without doubled values, and sets the number of each value in it. */
-    private static byte[] distinct(byte[] values, PrimitiveType type, int[] numbers) {
-        Map known = new HashMap();
-        ByteArrayOutputStream kept = new ByteArrayOutputStream(values.length);
+    /** Returns the values of a dictionary, each as PLAIN writes it. */
+    private static List split(BackfillDictionaries file, int group) throws IOException {
+        byte[] all = ((DictionaryPage) file.dictionaries.get(group)).getBytes().toByteArray();
+        List values = new ArrayList();
         int first = 0;
-        for (int at = 0; at < numbers.length; at++) {
-            int size = sizeOf(values, first, type);
-            ByteBuffer value = ByteBuffer.wrap(java.util.Arrays.copyOfRange(values, first, first + size));
-            Object number = known.get(value);
-            if (number == null) {
-                number = Integer.valueOf(known.size());
-                known.put(value, number);
-                kept.write(values, first, size);
-            }
-            numbers[at] = ((Integer) number).intValue();
-            first += size;
+        while (values.size() < file.size(group)) {
+            int end = first + sizeOf(all, first, file.column.getPrimitiveType());
+            values.add(java.util.Arrays.copyOfRange(all, first, end));
+            first = end;
         }
-        return kept.toByteArray();
+        return values;
     }
 
+    /** Returns the number of bytes that PLAIN takes for a value. */
     private static int sizeOf(byte[] values, int first, PrimitiveType type) {
         PrimitiveType.PrimitiveTypeName name = type.getPrimitiveTypeName();
         if (name == PrimitiveType.PrimitiveTypeName.BINARY) {
@@ -444,6 +390,236 @@ public class BackfillDictionaries {
             all.write(bits);
             all.write(written.toBytes().toByteArray());
             return all.toByteArray();
+        }
+    }
+
+    /** The distinct values of the dictionaries of some files with one schema and one metadata. Thread-safe once `read` has ended. */
+    public static class Values {
+        private final Map numbers = new HashMap();
+        private final List values = new ArrayList();
+        private BackfillDictionaries first;
+        private boolean mayBeNull;
+        private List computed;
+
+        /** Adds the values of a file; returns false if it differs from the others, or if there would be more than `most` values. */
+        public boolean add(BackfillDictionaries file, int most) throws IOException {
+            if (this.first != null && !this.isLike(file)) {
+                return false;
+            }
+            int more = 0;
+            for (int group = 0; group < file.dictionaries.size(); group++) {
+                more += file.size(group);
+            }
+            if (this.first != null && this.values.size() + more > most) {
+                return false;
+            }
+            for (int group = 0; group < file.dictionaries.size(); group++) {
+                file.places.add(this.placesOf(file, group));
+                this.mayBeNull = this.mayBeNull || file.mayBeNull(group);
+            }
+            file.values = this;
+            this.first = this.first == null ? file : this.first;
+            return true;
+        }
+
+        /** Lets a file use the columns that were read; returns false if it differs, or has another value. */
+        public boolean take(BackfillDictionaries file) throws IOException {
+            if (this.computed == null || !this.isLike(file)) {
+                return false;
+            }
+            for (int group = 0; group < file.dictionaries.size(); group++) {
+                if ((file.mayBeNull(group) && !this.mayBeNull) || !this.has(file, group)) {
+                    return false;
+                }
+            }
+            for (int group = 0; group < file.dictionaries.size(); group++) {
+                file.places.add(this.placesOf(file, group));
+            }
+            file.values = this;
+            return true;
+        }
+
+        private boolean isLike(BackfillDictionaries file) {
+            return this.first.schema.equals(file.schema) && this.first.metadata.equals(file.metadata);
+        }
+
+        private boolean has(BackfillDictionaries file, int group) throws IOException {
+            List values = BackfillDictionaries.split(file, group);
+            for (int at = 0; at < values.size(); at++) {
+                if (!this.numbers.containsKey(ByteBuffer.wrap((byte[]) values.get(at)))) {
+                    return false;
+                }
+            }
+            return true;
+        }
+
+        private int[] placesOf(BackfillDictionaries file, int group) throws IOException {
+            List values = BackfillDictionaries.split(file, group);
+            int[] places = new int[values.size()];
+            for (int at = 0; at < places.length; at++) {
+                places[at] = BackfillDictionaries.numberOf((byte[]) values.get(at), this.numbers);
+                if (places[at] < 0) {
+                    places[at] = this.values.size();
+                    this.values.add(values.get(at));
+                }
+            }
+            return places;
+        }
+
+        /** Writes the values as the rows of a file, with the schema and the metadata of their files. */
+        public void write(OutputFile target) throws IOException {
+            ColumnDescriptor column = this.first.column;
+            int rows = this.values.size() + (this.mayBeNull ? 1 : 0);
+            ByteArrayOutputStream page = new ByteArrayOutputStream();
+            if (column.getMaxDefinitionLevel() > 0) {
+                RunLengthBitPackingHybridEncoder levels = BackfillDictionaries.encoder(1);
+                for (int row = 0; row < rows; row++) {
+                    levels.writeInt(row < this.values.size() ? 1 : 0);
+                }
+                BackfillDictionaries.withLength(page, levels.toBytes().toByteArray());
+            }
+            for (int at = 0; at < this.values.size(); at++) {
+                page.write((byte[]) this.values.get(at));
+            }
+            ParquetFileWriter writer = BackfillDictionaries.writer(target, this.first.schema);
+            try {
+                writer.start();
+                writer.startBlock(rows);
+                writer.startColumn(column, rows, CompressionCodecName.UNCOMPRESSED);
+                writer.writeDataPage(rows, page.size(), BytesInput.from(page), Encoding.RLE, Encoding.RLE, Encoding.PLAIN);
+                writer.endColumn();
+                writer.endBlock();
+                writer.end(this.first.metadata);
+            } finally {
+                writer.close();
+            }
+        }
+
+        /** Reads the columns that were computed for the values, except the one with the label. */
+        public void read(InputFile file, String label) throws IOException {
+            ParquetFileReader reader = ParquetFileReader.open(file, this.first.options);
+            try {
+                long rows = this.values.size() + (this.mayBeNull ? 1 : 0);
+                if (reader.getRowGroups().size() != 1 || ((BlockMetaData) reader.getRowGroups().get(0)).getRowCount() != rows) {
+                    return;
+                }
+                BlockMetaData block = (BlockMetaData) reader.getRowGroups().get(0);
+                MessageType whole = reader.getFileMetaData().getSchema();
+                List fields = new ArrayList();
+                for (int at = 0; at < whole.getFieldCount(); at++) {
+                    Type field = (Type) whole.getFields().get(at);
+                    if (!field.getName().equals(label)) {
+                        if (!canHaveDictionary(field)) {
+                            return;
+                        }
+                        fields.add(field);
+                    }
+                }
+                MessageType columns = new MessageType(whole.getName(), fields);
+                reader.setRequestedSchema(columns);
+                PageReadStore pages = reader.readRowGroup(0);
+                List made = new ArrayList();
+                for (int at = 0; at < fields.size(); at++) {
+                    ColumnDescriptor column = (ColumnDescriptor) columns.getColumns().get(at);
+                    CompressionCodecName codec = BackfillDictionaries.chunkOf(block, column).getCodec();
+                    Computed one = new Computed((Type) fields.get(at), codec, this.values.size());
+                    if (!one.read(pages.getPageReader(column), this.mayBeNull)) {
+                        return;
+                    }
+                    made.add(one);
+                }
+                this.computed = made;
+            } finally {
+                reader.close();
+            }
+        }
+
+        private static boolean canHaveDictionary(Type field) {
+            return field.isPrimitive()
+                && field.isRepetition(Type.Repetition.OPTIONAL)
+                && field.asPrimitiveType().getPrimitiveTypeName() != PrimitiveType.PrimitiveTypeName.BOOLEAN
+                && field.asPrimitiveType().getPrimitiveTypeName() != PrimitiveType.PrimitiveTypeName.INT96;
+        }
+    }
+
+    /** A column that was computed for values; null for a value that became null. */
+    private static class Computed {
+        private final Type type;
+        private final CompressionCodecName codec;
+        private final byte[][] values;
+        private boolean keepsNull = true;
+
+        Computed(Type type, CompressionCodecName codec, int size) {
+            this.type = type;
+            this.codec = codec;
+            this.values = new byte[size][];
+        }
+
+        /** Reads the values, and what became of a null after them; returns false for another layout. */
+        boolean read(PageReader computed, boolean withNull) throws IOException {
+            if (computed.readDictionaryPage() != null) {
+                return false;
+            }
+            int row = 0;
+            DataPage page = computed.readPage();
+            while (page != null) {
+                if (!(page instanceof DataPageV1)) {
+                    return false;
+                }
+                DataPageV1 plain = (DataPageV1) page;
+                if (plain.getValueEncoding() != Encoding.PLAIN || plain.getDlEncoding() != Encoding.RLE) {
+                    return false;
+                }
+                byte[] bytes = plain.getBytes().toByteArray();
+                int length = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN).getInt();
+                RunLengthBitPackingHybridDecoder levels = BackfillDictionaries.decoder(1, bytes, 4, length);
+                int first = 4 + length;
+                for (int at = 0; at < plain.getValueCount(); at++) {
+                    if (levels.readInt() == 1) {
+                        int end = first + BackfillDictionaries.sizeOf(bytes, first, this.type.asPrimitiveType());
+                        if (row < this.values.length) {
+                            this.values[row] = java.util.Arrays.copyOfRange(bytes, first, end);
+                        } else {
+                            this.keepsNull = false;
+                        }
+                        first = end;
+                    }
+                    row++;
+                }
+                page = computed.readPage();
+            }
+            return row == this.values.length + (withNull ? 1 : 0);
+        }
+
+        /** Returns the bounds of the values at some places, as readers of Parquet see them; null if one is null, or without bounds. */
+        Statistics bounds(int[] places) {
+            PrimitiveType type = this.type.asPrimitiveType();
+            PrimitiveType.PrimitiveTypeName name = type.getPrimitiveTypeName();
+            Statistics found = Statistics.createStats(type);
+            for (int at = 0; at < places.length; at++) {
+                byte[] value = this.values[places[at]];
+                if (value == null) {
+                    return null;
+                }
+                ByteBuffer plain = ByteBuffer.wrap(value).order(ByteOrder.LITTLE_ENDIAN);
+                if (name == PrimitiveType.PrimitiveTypeName.INT32) {
+                    found.updateStats(plain.getInt());
+                } else if (name == PrimitiveType.PrimitiveTypeName.INT64) {
+                    found.updateStats(plain.getLong());
+                } else if (name == PrimitiveType.PrimitiveTypeName.FLOAT) {
+                    found.updateStats(plain.getFloat());
+                } else if (name == PrimitiveType.PrimitiveTypeName.DOUBLE) {
+                    found.updateStats(plain.getDouble());
+                } else {
+                    int first = name == PrimitiveType.PrimitiveTypeName.BINARY ? 4 : 0;
+                    found.updateStats(Binary.fromConstantByteArray(value, first, value.length - first));
+                }
+            }
+            if (!found.isSmallerThan(BOUNDS_BYTES_MAX)) {
+                return null;
+            }
+            Statistics read = Statistics.getBuilderForReading(type).withMin(found.getMinBytes()).withMax(found.getMaxBytes()).build();
+            return read.hasNonNullValue() ? read : null;
         }
     }
 }

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 CLASS: Final = "org.apache.parquet.hadoop.BackfillDictionaries"
 NEIGHBOUR: Final = "org.apache.parquet.hadoop.ParquetFileWriter"
 
+VALUES_MAX = 100_000
+"""Maximum values that files share: one task of Spark computes them, and they are kept in memory."""
+
 OutputFile = Callable[[str], Any]
 """Returns Parquet's output file of a path or URI, a Java object."""
 
@@ -37,6 +40,27 @@ class Distinct:
     java: Any
 
 
+@dataclass(frozen=True, slots=True)
+class SharedValues:
+    """The distinct values of some files. Thread-safe once `read` has ended."""
+
+    java: Any
+    members: list[int]
+    """Indexes of the files."""
+
+    def write(self, path: str, output: OutputFile) -> None:
+        """Write the values as the rows of a file, with the schema and the metadata of their files."""
+        self.java.write(output(path))
+
+    def read(self, computed: Footer) -> None:
+        """Read a label and columns that were computed for these rows."""
+        self.java.read(computed.file, computed.names[0])
+
+    def take(self, file: Distinct) -> bool:
+        """Let another file use the columns that were read; return false if one of its values, its schema or its metadata differs."""
+        return bool(self.java.take(file.java))
+
+
 class Dictionaries:
     """Reads dictionaries, and writes columns that were computed from them. Thread-safe."""
 
@@ -44,7 +68,8 @@ class Dictionaries:
         """Bring the Java class; without it, no file has dictionaries."""
         brought, self._conf = _brought(spark), hadoop_conf(spark)
         self._options = java(spark).org.apache.parquet.HadoopReadOptions.builder
-        self._open = None if brought is None else java(spark).org.apache.parquet.hadoop.BackfillDictionaries.open
+        ours: Any = java(spark).org.apache.parquet.hadoop.BackfillDictionaries
+        self._ours = None if brought is None else ours
 
     def of(self, footer: Footer, inputs: Collection[str]) -> Distinct | None:
         """Return the dictionaries of a file's only input column; `None` if it has none, or if few values repeat.
@@ -59,41 +84,41 @@ class Dictionaries:
         # Spark finds columns of files in any case, unless the session forbids it.
         folded = {name.lower() for name in inputs}
         read = [name for name in footer.names if name.lower() in folded]
-        if self._open is None or len(read) != 1:
+        if self._ours is None or len(read) != 1:
             return None
         # Options have the codecs, of which only one thread may use each.
-        opened = self._open(footer.file, self._options(self._conf).build(), read[0])
+        opened = self._ours.open(footer.file, self._options(self._conf).build(), read[0])
         if opened is None or not repeats(footer.groups, [int(opened.size(at)) for at in range(len(footer.groups))]):
             return None
         return Distinct(footer, opened)
 
-    def write_values(self, values: Distinct, folder: str, output: OutputFile) -> list[str]:
-        """Write the dictionary of each row group as a file; return their names."""
-        names = [f"{at}.parquet" for at in range(len(values.footer.groups))]
-        for at, name in enumerate(names):
-            values.java.writeValues(at, output(f"{folder}/{name}"), values.footer.metadata.java)
-        return names
+    def shared(self, files: Sequence[Distinct], most: int = VALUES_MAX) -> list[SharedValues]:
+        """Return the values of files; files share them if they follow each other, and have the same schema and metadata."""
+        assert self._ours is not None or not files  # it opened them
+        found = list[SharedValues]()
+        for at, file in enumerate(files):
+            if not found or not found[-1].java.add(file.java, most):
+                java = self._ours.values()
+                java.add(file.java, most)
+                found.append(SharedValues(java, []))
+            found[-1].members.append(at)
+        return found
 
-    def write_columns(
-        self, values: Distinct, computed: Sequence[Footer], folder: str, output: OutputFile
-    ) -> list[str] | None:
+    def write_columns(self, values: Distinct, computed: Footer, folder: str, output: OutputFile) -> list[str] | None:
         """Write columns for all rows of a file, one file for each row group; return their names, or `None` if that is not possible.
 
         Args:
-            values: The dictionaries of the file.
-            computed: A label and the columns, for the values of each row group.
+            values: The dictionaries of the file, whose `SharedValues` are read.
+            computed: A label and the columns, for these values.
             folder: Path or URI of the folder.
             output: Returns the files of Parquet.
 
         Raises:
             JAVA_ERRORS: the storage failed, or the file is damaged.
         """
-        if len(computed) != len(values.footer.groups):
-            return None
-        names = [f"{at}.parquet" for at in range(len(computed))]
-        for at, (name, part) in enumerate(zip(names, computed, strict=True)):
-            file, metadata = output(f"{folder}/{name}"), part.metadata.java
-            if not values.java.writeColumns(at, part.file, part.names[0], file, metadata):
+        names = [f"{at}.parquet" for at in range(len(values.footer.groups))]
+        for at, name in enumerate(names):
+            if not values.java.writeColumns(at, output(f"{folder}/{name}"), computed.metadata.java):
                 return None
         return names
 
