@@ -31,7 +31,7 @@ QUIET_MS: Final = 60_000
 """A file that was changed within this time is in use."""
 
 BACKOFF_MS, BACKOFF_MAX_MS = 1_000, 60_000
-BYTES_FIRST, BYTES_MAX, STAGED_BYTES_MAX = 32 * 2**20, 512 * 2**20, 4 * 2**30
+BYTES_MIN, BYTES_FIRST, BYTES_MAX, STAGED_BYTES_MAX = 32 * 2**20, 128 * 2**20, 512 * 2**20, 4 * 2**30
 FILES_IN_USE: Final = 1
 """Number of files in use that are staged at once at first."""
 
@@ -124,6 +124,16 @@ class InPlaceRounds:
         """Visible rows of `files_left`."""
         return sum(file.visible for file in self._waiting)
 
+    @property
+    def ends_round(self) -> bool:
+        """True if the last files of a round are staged, and their commit keeps no distance."""
+        return bool(self._ready) and self._committing is None and self._at_once and not (self._cold or self._in_use)
+
+    @property
+    def _at_once(self) -> bool:
+        """True if commits keep no distance."""
+        return self._commit_ms <= self._since_ms
+
     # -------------------------------------------------------------- choosing
     def next_step(self, now_ms: int, *, rows_max: float = math.inf) -> FillStep:
         """Return the next step; a batch has about `rows_max` rows, at least one file."""
@@ -144,7 +154,7 @@ class InPlaceRounds:
 
     def take_commit(self, now_ms: int, *, early: bool = False) -> CommitStaged | None:
         """Return the commit of all staged files; `None` if there are none, or if it is not due. `early` ignores the distance."""
-        due = early or now_ms >= self._commit_ms
+        due = early or self._at_once or now_ms >= self._commit_ms
         if not (due and self._ready and self._committing is None and self._version is not None):
             return None
         self._committing, self._ready = CommitStaged(self._version, tuple(self._ready)), []
@@ -228,7 +238,7 @@ class InPlaceRounds:
 
     def _resize(self, *, lost: int, now_ms: int) -> None:
         if lost:
-            self._bytes, self._few = max(BYTES_FIRST, self._bytes // 2), FILES_IN_USE
+            self._bytes, self._few = max(BYTES_MIN, self._bytes // 2), FILES_IN_USE
             self._backoff_ms = min(BACKOFF_MAX_MS, max(BACKOFF_MS, 2 * self._backoff_ms))
         else:
             self._bytes, self._few = min(BYTES_MAX, 2 * self._bytes), min(FILES_MAX, 2 * self._few)

@@ -134,6 +134,26 @@ class TestARound:
         committed(rounds)
         assert staged(rounds) == ["c", "d", "e", "f"]
 
+    def test_commits_its_last_files_at_once(self):
+        """The next round lists the version of this commit, and the job waits for it."""
+        rounds = rounds_of(file("x", bytes=BYTES_FIRST), file("y", bytes=BYTES_FIRST))
+        staged(rounds)
+        assert not rounds.ends_round
+        staged(rounds)
+
+        assert rounds.ends_round
+        assert rounds.take_commit(NOW_MS - 60_000) is not None  # whatever the clock says
+        assert not rounds.ends_round
+
+    def test_keeps_the_distance_before_its_last_files(self):
+        """Writers rewrote files meanwhile."""
+        rounds = rounds_of(*(file(name, bytes=BYTES_FIRST) for name in "ab"))
+        staged(rounds)
+        committed(rounds, rewritten("other"), NOW_MS + 1_000)
+        staged(rounds, NOW_MS + 1_000)
+
+        assert not rounds.ends_round
+
     def test_begins_again_after_a_change_of_metadata(self):
         """Types, features and expressions must be checked before the next file is computed."""
         rounds = rounds_of(file("x"), file("y", bytes=BYTES_FIRST))

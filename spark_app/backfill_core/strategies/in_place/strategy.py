@@ -113,7 +113,7 @@ class InPlaceStrategy:
             complete=over and self._work is None,
             step=COPY,
             steps=(COPY,),
-            wants_commit=self._filled is not None and not over,
+            wants_commit=self._rounds.ends_round or (self._filled is not None and not over),
             wants_announcement=False,
             blocks_commit=False,
             failure=None,
