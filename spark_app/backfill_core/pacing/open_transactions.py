@@ -59,11 +59,26 @@ def warn_of_open(subscribed: Subscribed, head: Head, *, opened_s: float, now_s: 
 
 
 @dataclass(frozen=True, slots=True)
+class PolledEnds:
+    """Ends of all partitions as of one poll."""
+
+    readable: Offsets = field(default_factory=dict)
+    """Offset after the last readable record."""
+
+    watermarks: Offsets = field(default_factory=dict)
+    """Offset after the last record, including records behind open transactions."""
+
+    def reached(self, offsets: Offsets) -> bool:
+        """Return whether a target with everything before these offsets has all records that were readable."""
+        return not between(offsets, self.readable)
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionWait:
     """Wait of a job that has read all readable records, for records behind transactions that were open at that time."""
 
     watermarks: Offsets
-    """High watermarks at the start of the wait. Later records are not awaited, because a job could never catch up with a busy topic."""
+    """High watermarks that are awaited. Later records are not awaited, because a job could never catch up with a busy topic."""
 
     until_s: float
     """Monotonic time at which the job ends without the rest; infinite if it follows its source."""

@@ -15,9 +15,9 @@ from operator import attrgetter
 from backfill_core.errors import RECREATED_HINT, BackfillError, SourceReplacedError
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
 from backfill_core.job.steps import COPY
-from backfill_core.pacing.open_transactions import OpenTransactions, TransactionWait
+from backfill_core.pacing.open_transactions import OpenTransactions, PolledEnds, TransactionWait
 from backfill_core.pacing.throttle import TokenBucket
-from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, count
+from backfill_core.positions.offsets import OffsetRange, Offsets, Subscribed, between
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.eta import RateMeter
 from backfill_core.protocol.events import (
@@ -100,8 +100,11 @@ class PartitionSplits(ABC):
 
         self._open = OpenTransactions()
         self._wait: TransactionWait | None = None
-        self._cut_off: tuple[OffsetRange, ...] = () if stored is None or settings.follow else stored.cut_off_ranges
-        """Ranges that an attempt with `after: Exit` does not read."""
+        self._goal: PolledEnds | None = None
+        """Ends at the start of a read that took all records, once all history is committed; no commit has reached them yet."""
+
+        self._left_out: Offsets = {} if stored is None or settings.follow else stored.cut_off
+        """Ends of the partitions that an attempt with `after: Exit` does not read to."""
 
         self._lag = view.LiveLag()
         self._backlog = Backlog()
@@ -179,6 +182,20 @@ class PartitionSplits(ABC):
         return self._caught_up and not self._settings.follow and self._idle
 
     @property
+    def _cut_off(self) -> tuple[OffsetRange, ...]:
+        """Ranges that the attempt does not read, as of the next commit."""
+        return between(self._live_offsets, self._left_out)
+
+    @property
+    def _live_offsets(self) -> Offsets:
+        return {name: split.live for name, split in self._splits.items()}
+
+    @property
+    def _polled(self) -> PolledEnds:
+        """Ends of all partitions as of the newest poll."""
+        return PolledEnds(dict(self._highs), dict(self._watermarks))
+
+    @property
     def _missing(self) -> Bounds:
         """Uncommitted history (R-SRC-3, R-SRC-4)."""
         return {name: (split.next, split.end) for name, split in self._splits.items() if split.state == BACKFILLING}
@@ -196,6 +213,7 @@ class PartitionSplits(ABC):
             case WorkFinished(result=result):
                 self._finish(result, now)
             case WorkLost(work_id=work_id):
+                self._goal = None
                 self._lose(work_id)
             case Sealed():
                 self._seal(now)
@@ -267,16 +285,23 @@ class PartitionSplits(ABC):
 
     # -------------------------------------------------------------- committing
     def _catch_up(self, now: Now) -> None:
-        """Check if commits contain all polled records. Records behind open transactions get a limited wait."""
-        if self._caught_up or not self._at_the_end:
+        """Check if commits contain all records of a poll. Records behind open transactions get a limited wait.
+
+        Reads may end after the next poll, and producers may never pause. So the poll before a read that took all records counts too.
+        """
+        if self._caught_up or self._head is None or has_history_left(self._splits):
             return
+        live = self._live_offsets
         if self._wait is None:
+            reached = [ends for ends in (self._polled, self._goal) if ends is not None and ends.reached(live)]
+            if not reached:
+                return
             wait_s = math.inf if self._settings.follow else self._settings.open_transaction_s
-            self._wait = TransactionWait(dict(self._watermarks), now.mono_s + wait_s)
-        missing = self._wait.missing({name: split.live for name, split in self._splits.items()})
+            self._wait = TransactionWait(reached[0].watermarks, now.mono_s + wait_s)
+        missing = self._wait.missing(live)
         if missing and now.mono_s < self._wait.until_s:
             return
-        self._caught_up, self._cut_off = True, missing
+        self._caught_up, self._left_out = True, {span.partition: span.stop for span in missing}
         self._revision += 1
 
     def _with_history(self, work_id: int, ranges: tuple[OffsetRange, ...], records: Mapping[str, int]) -> None:
@@ -292,23 +317,16 @@ class PartitionSplits(ABC):
     def _leave_unread(self, ranges: tuple[OffsetRange, ...]) -> None:
         self._unread = tuple(dict.fromkeys((*self._unread, *ranges)))
 
-    def _observe_backlog(self, ranges: tuple[OffsetRange, ...], now: Now) -> None:
-        """Record the start of a read of new offsets."""
-        left = sum(stop - start for start, stop in self._new.values()) - count(ranges)
-        self._backlog = self._backlog.observe(sum(self._highs.values()), left, now)
+    def _observe_backlog(self, ends: PolledEnds, left: int, now: Now) -> None:
+        """Record a read of new offsets that left some of the polled ones out."""
+        self._backlog = self._backlog.observe(sum(ends.readable.values()), left, now)
+        if not left and self._goal is None and not self._missing:
+            self._goal = ends
 
     def _prepared(self) -> bool:
         """Record the positions of the commit; return true if they differ from the newest durable ones."""
         self._prepared_at, self._sealing = self._revision, dict(self._splits)
         return self._revision != self._sealed_at
-
-    @property
-    def _at_the_end(self) -> bool:
-        """True if commits contain all polled offsets."""
-        return self._head is not None and all(
-            split.state != BACKFILLING and split.live >= self._highs.get(name, 0)
-            for name, split in self._splits.items()
-        )
 
     # -------------------------------------------------------------- view
     def view(self, now: Now) -> StrategyView:

@@ -92,7 +92,11 @@ class Reads:
 
     def all_taken(self, bounds: Bounds) -> bool:
         """Return true if all offsets are in flight, staged or committed."""
-        return not self._gaps(bounds)[0]
+        return not self.left(bounds)
+
+    def left(self, bounds: Bounds) -> int:
+        """Return the number of offsets that are not in flight, staged or committed; of each partition, only the first gap counts."""
+        return sum(stop - start for start, stop in self._gaps(bounds)[0].values())
 
     def _gaps(self, bounds: Bounds) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
         """Return the first gap of each partition, and the gaps before a read; partitions are independent (R-SRC-19)."""

@@ -9,7 +9,7 @@ Live      one read of CHANGES at a time        later ones, and all of a         
 phase     ends when                                                       next
 -------   -------------------------------------------------------------   -------
 History   all history is in a commit (R-SRC-24)                           CatchUp
-CatchUp   a commit has all polled records of the source                   Live
+CatchUp   a commit has all records of one poll                            Live
 Live      never; Exit may exit once `complete` is set
 
 `split.py` defines the states of a partition. The progress of a side is a reader position, not the last record: the last offsets may
@@ -103,9 +103,9 @@ class SourceSplitsStrategy(PartitionSplits):
         if self._live.may_start(bounds):
             ranges = self._live.next_ranges(bounds, self._live.offsets_per_read)
             if ranges:
-                self._observe_backlog(ranges, now)
-                work = self._read(WorkKind.CHANGES, next(ids), ranges, permits)
-                yield self._live.begin(work, None, now)
+                work = self._live.begin(self._read(WorkKind.CHANGES, next(ids), ranges, permits), None, now)
+                self._observe_backlog(self._polled, self._live.left(bounds), now)
+                yield work
 
     def _start_history(self, permits: Permits, ids: Iterator[int], now: Now) -> Iterator[ReadOffsetRanges]:
         bounds = self._missing

@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from backfill_core.pacing.open_transactions import PolledEnds
 from backfill_core.pacing.sizing import SplitSizer
 from backfill_core.positions.offsets import OffsetRange, Subscribed, count
 from backfill_core.protocol.clock import Now
@@ -60,6 +61,12 @@ class UpsertBatch:
     """True if its bad records are in the quarantine table, or need none."""
 
     skips_bad: bool
+    ends: PolledEnds = field(default_factory=PolledEnds)
+    """Ends of all partitions when it was chosen."""
+
+    left: int = 0
+    """New offsets that it left out."""
+
     files: tuple[StagedFile, ...] = ()
     """Files of bad records that are in no commit."""
 
@@ -228,7 +235,10 @@ class UpsertSplits(PartitionSplits):
             )
             if ranges:
                 sets_aside = self._settings.sets_aside
-                return UpsertBatch(kind, ranges, bool(aside) or not sets_aside, bool(aside) or sets_aside)
+                left = sum(stop - start for start, stop in self._new.values()) - count(ranges)
+                return UpsertBatch(
+                    kind, ranges, bool(aside) or not sets_aside, bool(aside) or sets_aside, self._polled, left
+                )
         return None
 
     def _batch_offsets(self, kind: WorkKind, now: Now) -> int:
@@ -256,7 +266,7 @@ class UpsertSplits(PartitionSplits):
                 return ()
             self._bucket, charged = self._bucket.take(offsets, now.mono_s), offsets
         if batch.kind is WorkKind.CHANGES:
-            self._observe_backlog(batch.ranges, now)
+            self._observe_backlog(batch.ends, batch.left, now)
         self._batch = RunningUpsert(batch, next(ids), now.mono_s, charged)
         measures, work_id = self._measures(batch.kind, batch.ranges), self._batch.work_id
         return (MergeOffsetRanges(batch.kind, work_id, batch.ranges, batch.txn, batch.skips_bad, measures),)
