@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from heapq import nlargest
 
 Offsets = Mapping[str, int]
@@ -43,6 +43,12 @@ def between(start: Offsets, stop: Offsets) -> tuple[OffsetRange, ...]:
     """Return the offsets between two positions, by partition; a partition that `start` lacks begins at 0."""
     ranges = (OffsetRange(name, start.get(name, 0), end) for name, end in sorted(stop.items()))
     return tuple(span for span in ranges if span.start < span.stop)
+
+
+def after(ranges: Iterable[OffsetRange], first: Offsets) -> tuple[OffsetRange, ...]:
+    """Return the parts of ranges that begin at the first offsets of their partitions or later, without empty parts."""
+    parts = (replace(span, start=max(span.start, first.get(span.partition, 0))) for span in ranges)
+    return tuple(span for span in parts if span.start < span.stop)
 
 
 def count(ranges: tuple[OffsetRange, ...]) -> int:

@@ -31,6 +31,7 @@ from backfill_spark.ports.source import (
     Source,
     SupportsFiles,
     SupportsOffsets,
+    SupportsOldest,
     SupportsPin,
     SupportsRecordSizes,
 )
@@ -230,16 +231,23 @@ class SubscribedSource:
         del where
 
     def compared(self, position: Position, covered: Covered, row_offsets: Sequence[int]) -> ComparedRows:
-        """Return the rows before a position, by partition, or only the covered ranges."""
+        """Return the rows before a position, by partition, or only the covered ranges; without rows that the source has deleted."""
         del row_offsets
-        ranges = offsets.between(self.answer.first, position) if covered is None else tuple(covered)
+        requested = offsets.between(self.answer.first, position) if covered is None else tuple(covered)
+        oldest = self.source.oldest() if isinstance(self.source, SupportsOldest) else {}
+        ranges = offsets.after(requested, oldest)
         total = None if covered is None else self.rows
         return ComparedRows(
             self.source.read_offsets(ranges),
             lambda: offsets.count(ranges),
             total,
             ranges,
-            lambda upto: self._after(ranges, upto),
+            {
+                span.partition: oldest[span.partition]
+                for span in requested
+                if span.start < oldest.get(span.partition, 0)
+            },
+            lambda upto: self._after(requested, upto),
         )
 
     def _after(self, ranges: Sequence[offsets.OffsetRange], upto: Position) -> DataFrame | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backfill_core.positions.file_ranges import FileRange
-from backfill_core.positions.offsets import OffsetRange
+from backfill_core.positions.offsets import OffsetRange, Offsets
 from backfill_core.protocol.work import Position
 from backfill_spark.ports.source import SupportsFiles
 
@@ -100,6 +100,9 @@ class ComparedRows:
 
     ranges: tuple[OffsetRange, ...] | None = None
     """Offsets of the rows; `None` if the source has none."""
+
+    oldest: Offsets = field(default_factory=dict)
+    """Partitions whose first rows the source has deleted, with the offset of the oldest row that it still has."""
 
     later: Callable[[Position], DataFrame | None] = lambda _: None
     """Returns the newer rows up to a position; only for a compacted source, which removes a row after a newer one replaced it."""

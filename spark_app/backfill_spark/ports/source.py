@@ -234,6 +234,14 @@ class SupportsRecordSizes(Protocol):
 
 
 @runtime_checkable
+class SupportsOldest(Protocol):
+    """A source with offsets that deletes its oldest rows. No strategy requires it; with it a receipt leaves out what is gone."""
+
+    def oldest(self) -> Offsets:
+        """Return the offset of the oldest row that each partition still has; rows before it can no longer be read."""
+
+
+@runtime_checkable
 class SupportsMoments(Protocol):
     """A source with offsets whose rows have timestamps."""
 

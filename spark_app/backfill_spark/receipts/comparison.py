@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from backfill_core.errors import OffsetsExpiredError
 from backfill_core.file_copies.proof import FileId, ProvenFiles
 from backfill_core.positions.offsets import OffsetRange
 from backfill_core.protocol.publication import ManifestPart
@@ -36,6 +37,14 @@ if TYPE_CHECKING:
     from backfill_spark.ports.sink import Sink
     from backfill_spark.rows.transform import Transform
     from backfill_spark.rows.write_modes import WriteMode
+
+NO_PLACES = (
+    "no receipt: the oldest compared records of the source are gone, and the target lacks their partition and offset."
+)
+NO_PLACES_HINT = (
+    "Set verify: None. For receipts of later jobs, keep partition and offset in spec.transform.select, or let the source keep its records "
+    "for longer."
+)
 
 Sides = tuple["DataFrame", "DataFrame"] | None
 """The transformed rows of the source, and the target's rows; `None` if no rows are to be compared."""
@@ -145,7 +154,7 @@ class TableComparison:
         assert isinstance(transform, ParsingTransform), "a source with offsets has a transform of records"
         assert ranges is not None
         source, tally = tallied(self.source.rows, transform)
-        sides = self.sink.as_stored(source), self.sink.at(self.read_version)
+        sides = self.sink.as_stored(source), self._target()
         return self._taken(sides, epoch, Tallies(tally, target_tally(transform), ranges))
 
     def _taken(self, sides: Sides, epoch: int, tallies: Tallies | None = None) -> TableReceipt:
@@ -210,9 +219,7 @@ class TableComparison:
 
     def sides(self) -> Sides:
         """Return the rows that are compared as rows; `None` if files prove everything. Lazy, but copied files are read back."""
-        source = self.source.rows
-        target = self.sink.at(self.read_version) if self.target_rows is None else self.target_rows
-        target = target if self.scope is None else target.where(self.scope)
+        source, target = self.source.rows, self._target()
         if self.transform.where is not None and self.source.files is not None:
             # Reads every file: a filter in the query would skip files whose wrong statistics exclude rows that they contain.
             source = self.source.files.without(frozenset())
@@ -222,6 +229,27 @@ class TableComparison:
                 return None
             source, target = rest
         return self.sink.as_stored(self.transform.apply(source)), target
+
+    def _target(self) -> DataFrame:
+        """Return the rows of the target that are compared, without rows whose records the source has deleted. Lazy.
+
+        Raises:
+            OffsetsExpiredError: records are gone, and the target does not show which of its rows come from them.
+        """
+        target = self.sink.at(self.read_version) if self.target_rows is None else self.target_rows
+        target = target if self.scope is None else target.where(self.scope)
+        if not self.source.oldest:
+            return target
+        if isinstance(self.transform, FoldingTransform):
+            # The last record of other keys is gone.
+            remaining = self.transform.folded(self.transform.judged(self.source.rows))
+            return target.join(remaining.select(*map(quoted, self.key)), list(self.key), "left_semi")
+        places = place_columns(self.transform)
+        if places is None:
+            raise OffsetsExpiredError(NO_PLACES, hint=NO_PLACES_HINT)
+        oldest = F.create_map(*(F.lit(value) for entry in self.source.oldest.items() for value in entry))
+        first = F.try_element_at(oldest, F.col(quoted(places.partition)).cast("string"))
+        return target.where(F.col(quoted(places.offset)) >= F.coalesce(first, F.lit(0)))
 
 
 def _compared(tables: Tables, position: Position, covered: Covered) -> tuple[ComparedRows, DataFrame | None]:

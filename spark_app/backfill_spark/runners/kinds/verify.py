@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backfill_core.errors import BackfillError, OffsetsExpiredError, TransientError
 from backfill_core.protocol.work import Verified, Verify
 from backfill_spark.receipts.comparison import compare
 from backfill_spark.runners.runner import WorkRunner
@@ -18,7 +19,16 @@ def _run(work: Verify, context: WorkContext) -> Verified:
         staged=work.staged,
         check=context.check,
     )
-    return Verified(work.work_id, compared.receipt(epoch=work.epoch))
+    try:
+        return Verified(work.work_id, compared.receipt(epoch=work.epoch))
+    except BackfillError:
+        raise
+    except Exception as error:
+        if isinstance(context.tables.explain(error), OffsetsExpiredError):
+            raise TransientError(
+                "records expired while the receipt read them: the next try leaves them out."
+            ) from error
+        raise
 
 
 RUNNER = WorkRunner("Verify", Verify, _run)

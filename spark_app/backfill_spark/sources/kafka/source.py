@@ -145,6 +145,10 @@ class TopicSource:
             if offset < min(oldest.get(name, 0), end):
                 raise expired(self._topic, name, offset, oldest[name])
 
+    def oldest(self) -> Offsets:
+        """See `SupportsOldest`; one request to the broker for all partitions."""
+        return self._client.first().offsets
+
     def kept_seconds(self) -> int | None:
         """Return the retention time of records; `None` if it is unlimited, depends on the topic's size, or is unknown."""
         return _kept_seconds(self._client.settings_of_topic()) if self._kept is None else self._kept
