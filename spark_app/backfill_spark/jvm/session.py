@@ -120,9 +120,15 @@ OF_STORES = {
 XML_ALONE = "-Djavax.xml.accessExternalDTD= -Djavax.xml.accessExternalSchema= -Djavax.xml.accessExternalStylesheet="
 """Forbids files and URLs in XML: otherwise, a document in a row could make Java send a local file to any server."""
 
-JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {XML_ALONE} {HOT_CODE_ONLY}"
+AVRO_SIZES = (
+    "-Dorg.apache.avro.limits.bytes.maxLength=104857600 -Dorg.apache.avro.limits.string.maxLength=104857600 "
+    "-Dorg.apache.avro.limits.collectionItems.maxLength=25000000"
+)
+"""Limits for one value: Avro reserves the memory that a length asks for before it reads on, so ten bad bytes could end Java."""
+
+JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {XML_ALONE} {AVRO_SIZES} {HOT_CODE_ONLY}"
 ON_A_CLUSTER = {
-    "spark.executor.defaultJavaOptions": f"{ONE_ZONE} {XML_ALONE} {HOT_CODE_ONLY}",
+    "spark.executor.defaultJavaOptions": f"{ONE_ZONE} {XML_ALONE} {AVRO_SIZES} {HOT_CODE_ONLY}",
     # By default, Spark stops after it has lost twice the number of its executors during the whole job. Each pod that a full quota
     # rejects counts as lost, once a second. A job that follows for weeks would stop, and a job that meets a quota within seconds.
     "spark.executor.maxNumFailures": "900",

@@ -133,6 +133,15 @@ class TestAvro:
         assert [row["offset"] for row in transform.bad(transform.judged(topic)).collect()] == [2, 3, 4]
         assert [tuple(row) for row in transform.apply(topic).collect()] == [("a", 0), (None, 1), (None, 5)]
 
+    @pytest.mark.parametrize("kind", ["string", "bytes", {"type": "array", "items": "int"}], ids=str)
+    def test_a_length_beyond_all_memory_is_bad(self, spark, empty, kind):
+        """The payload has ten bytes, of which the first are read as a length of two billion: it once ended Java in each attempt."""
+        schema = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "x", "type": kind}]})
+        topic = spark.createDataFrame([(0, 0, bytearray(b"\x80\xd0\xac\xf3\x0eabcde"))], SCHEMA)
+        transform = parsing(Transform((f"from_avro(value, '{schema}').x AS x",)), empty)
+
+        assert [row["offset"] for row in transform.bad(transform.judged(topic)).collect()] == [0]
+
     def test_an_invalid_schema_is_refused(self, empty):
         """The error names the field, because no retry can pass."""
         with pytest.raises(InvalidTransformError, match=r"spec\.transform\.select\[0\]") as refused:
