@@ -32,6 +32,9 @@ _PERMISSIVE = {"from_json": F.from_json, "from_csv": F.from_csv, "from_xml": F.f
 _RAISING = {"parse_json", "to_binary", "to_date", "to_number", "to_time", "to_timestamp"}
 """Parsers that raise an error for an unreadable payload; their variant `try_…` returns null."""
 
+_CASTS = {"bigint", "boolean", "date", "decimal", "double", "float", "int", "smallint", "timestamp", "tinyint"}
+"""Functions that cast to the type of their name; those to STRING and BINARY accept every value."""
+
 _CHOOSING = {"case", "coalesce", "if", "ifnull", "iff", "nullif", "nvl", "nvl2", "when"}
 _CHOICES = {"And", "CaseWhen", "Coalesce", "If", "LambdaFunction", "Or"}
 _AVRO_ONE = b"\x02"
@@ -133,6 +136,12 @@ class Parsers:
                 return _Reading(_avro(node, given[0]), refused, made["record"])
             case "UnresolvedFunction", _ if name in _PERMISSIVE:
                 return self._permissive(node, given[0], made)
+            case "UnresolvedFunction", _ if name in _CASTS and len(given) == 1:
+                return _Reading(given[0].try_cast(name), given[0].isNotNull() & made.isNull(), made)
+            case "UnresolvedFunction", "decode" if _is_utf8(children):
+                return _Reading(
+                    F.try_validate_utf8(given[0].cast("string")), given[0].isNotNull() & made.isNull(), made
+                )
             case "UnresolvedFunction", _ if name in _RAISING:
                 read = F.call_function(f"try_{name}", *given)
                 return _Reading(read, given[0].isNotNull() & made.isNull(), made)
@@ -248,6 +257,15 @@ def _is_plain(node: Any) -> bool:
             field = _children(node)[1]
             return str(field.nodeName()) == "Literal" and str(field.dataType().sql()) == "STRING"
     return False
+
+
+def _is_utf8(children: list[Any]) -> bool:
+    """Return True for the arguments of a `decode` that reads UTF-8."""
+    return (
+        len(children) == 2
+        and children[1].nodeName() == "Literal"
+        and str(children[1].value()).upper() in {"UTF-8", "UTF8"}
+    )
 
 
 def _options(node: Any) -> dict[str, str]:

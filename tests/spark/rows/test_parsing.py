@@ -65,6 +65,34 @@ class TestARecordThatAParserCannotRead:
         assert "text" not in names
         assert "tombstone" not in names
 
+    @pytest.mark.parametrize(
+        ("function", "good"), [("int", b"7"), ("date", b"2024-02-29"), ("decimal", b"-1"), ("boolean", b"true")]
+    )
+    def test_a_record_that_a_function_named_after_a_type_cannot_read_is_bad(self, spark, empty, function, good):
+        """`int(x)` is `CAST(x AS INT)`, and once ended the job in place of a bad record."""
+        payloads = [good, b"?", None]
+        rows = [(0, at, None if payload is None else bytearray(payload)) for at, payload in enumerate(payloads)]
+        topic = spark.createDataFrame(rows, SCHEMA)
+        transform = parsing(Transform((f"{function}(cast(value AS string)) AS x", "offset")), empty)
+
+        assert [row["offset"] for row in transform.bad(transform.judged(topic)).collect()] == [1]
+        read = (
+            transform.apply(topic)
+            .withColumn("same", F.col("x").eqNullSafe(F.lit(good.decode()).cast(function)))
+            .collect()
+        )
+        assert [(row["same"], row["x"] is None, row["offset"]) for row in read] == [(True, False, 0), (False, True, 2)]
+
+    def test_a_record_that_decode_cannot_read_is_bad(self, spark, empty):
+        """Its bytes are not UTF-8; `decode` raises an error without an offset."""
+        payloads = ["grün 💧".encode(), b"\xff\xfe", "grün".encode("latin-1"), b"", None]
+        rows = [(0, at, None if payload is None else bytearray(payload)) for at, payload in enumerate(payloads)]
+        topic = spark.createDataFrame(rows, SCHEMA)
+        transform = parsing(Transform(("decode(value, 'utf-8') AS text", "offset")), empty)
+
+        assert [row["offset"] for row in transform.bad(transform.judged(topic)).collect()] == [1, 2]
+        assert [tuple(row) for row in transform.apply(topic).collect()] == [("grün 💧", 0), ("", 3), (None, 4)]
+
     def test_a_record_at_which_a_parser_raises_is_bad(self, empty, topic):
         """An example is `parse_json`, which has a variant that returns null."""
         names, _ = bad_and_rows(empty, topic, "parse_json(cast(value AS string)) AS document")
