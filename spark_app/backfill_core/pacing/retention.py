@@ -36,6 +36,19 @@ def warn(version: int, committed_ms: int, newest_version: int, kept_s: int | Non
     )
 
 
+def warn_short_removals(needed_s: float | None, kept_s: int | None) -> str | None:
+    """Return the warning for a compacted topic that may drop removals of keys before a job reads them; `None` if none is necessary.
+
+    A job that has read a key, and not its removal, then keeps the key's row.
+    """
+    if needed_s is None or kept_s is None or kept_s >= SHORT * needed_s:
+        return None
+    return (
+        f"the topic keeps records without a value for {show_seconds(kept_s)}, but the history may take {show_seconds(round(needed_s))} more, "
+        "and rows of removed keys may stay: raise delete.retention.ms of the topic, or the limit"
+    )
+
+
 def warn_short(needed_s: float | None, kept_s: int | None, settings: str = OF_A_TABLE) -> str | None:
     """Return the warning for a snapshot that may take longer than the source keeps it; `None` if none is necessary.
 

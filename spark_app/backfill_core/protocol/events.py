@@ -30,6 +30,9 @@ class Head:
     watermarks: Offsets | None = None
     """Offset after the last record of each partition, including records behind open transactions; `None`: the same as `position`."""
 
+    removals_kept_s: int | None = None
+    """Seconds for which a compacted source keeps a record that removes a key; `None` if it is not compacted, or unknown."""
+
     def newer_than(self, position: Position) -> int:
         """Return how many versions, or offsets of all partitions, come after a position."""
         if isinstance(self.position, int):

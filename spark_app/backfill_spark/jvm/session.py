@@ -126,7 +126,9 @@ AVRO_SIZES = (
 )
 """Limits for one value: Avro reserves the memory that a length asks for before it reads on, so ten bad bytes could end Java."""
 
-JVM_OPTIONS = f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {XML_ALONE} {AVRO_SIZES} {HOT_CODE_ONLY}"
+JVM_OPTIONS = (
+    f"-Dlog4j2.configurationFile=file:{LOG_FILE} -XX:+UseParallelGC {ONE_ZONE} {XML_ALONE} {AVRO_SIZES} {HOT_CODE_ONLY}"
+)
 ON_A_CLUSTER = {
     "spark.executor.defaultJavaOptions": f"{ONE_ZONE} {XML_ALONE} {AVRO_SIZES} {HOT_CODE_ONLY}",
     # By default, Spark stops after it has lost twice the number of its executors during the whole job. Each pod that a full quota

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import ClassVar
 
 from backfill_core.errors import RECREATED_HINT, BackfillError, SourceReplacedError
 from backfill_core.job.steps import CATCH_UP as CATCH_UP_STEP
@@ -72,6 +73,9 @@ class DurableOffsets:
 
 class PartitionSplits(ABC):
     """The partitions of one job of a topic."""
+
+    removes_keys: ClassVar[bool] = False
+    """True if a record without a value removes a row of the target."""
 
     def __init__(
         self, subscribed: Subscribed, settings: SourceSplitsSettings, stored: SourceSplitsStored | None = None
@@ -344,6 +348,7 @@ class PartitionSplits(ABC):
                 open=self._open,
                 wait=None if self._caught_up else self._wait,
                 rate_limit=self._bucket.rate_per_s,
+                removes_keys=self.removes_keys,
             ),
             now,
         )

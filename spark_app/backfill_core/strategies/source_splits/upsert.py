@@ -133,6 +133,8 @@ class AppliedUpsert:
 class UpsertSplits(PartitionSplits):
     """State machine for `Upsert` targets, see the module; implements `protocol.strategy.Strategy`."""
 
+    removes_keys = True
+
     def __init__(
         self,
         subscribed: Subscribed,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from backfill_core.pacing.open_transactions import OpenTransactions, TransactionWait
-from backfill_core.pacing.retention import warn_short
+from backfill_core.pacing.retention import warn_short, warn_short_removals
 from backfill_core.phases.view import percent_done
 from backfill_core.positions.intervals import IntervalSet
 from backfill_core.positions.offsets import Largest, Offsets
@@ -69,6 +69,8 @@ class TopicView:
     """Open transactions that the job waits for before it has caught up."""
 
     rate_limit: float | None
+    removes_keys: bool
+    """True if a record without a value removes a row."""
 
 
 def of(look: TopicView, now: Now) -> StrategyView:
@@ -132,12 +134,16 @@ def _facts(look: TopicView, total: int, left: int, eta: Eta | None, *, new: int)
 
 
 def _retention_warnings(look: TopicView, left: int, eta: Eta | None) -> tuple[JobWarning, ...]:
-    """Warn if history may expire before it is read, at the pace of the last commits or at the limit."""
+    """Warn if history, or removals of keys in it, may be gone before they are read, at the pace of the last commits or at the limit."""
     if look.head is None or not left:
         return ()
     paces = ([left / look.rate_limit] if look.rate_limit else []) + ([] if eta is None else [eta.seconds])
-    message = warn_short(max(paces, default=None), look.head.kept_s, RETENTION)
-    return () if message is None else (JobWarning("RetentionShort", message),)
+    needed_s = max(paces, default=None)
+    messages = (
+        warn_short(needed_s, look.head.kept_s, RETENTION),
+        warn_short_removals(needed_s, look.head.removals_kept_s if look.removes_keys else None),
+    )
+    return tuple(JobWarning("RetentionShort", message) for message in messages if message is not None)
 
 
 def _grid(splits: Mapping[str, Split]) -> tuple[int, ...]:

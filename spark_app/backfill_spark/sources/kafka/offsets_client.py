@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CONNECTOR = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 CONNECTOR_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
+TOPIC_SETTINGS = ("cleanup.policy", "retention.ms", "delete.retention.ms")
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Kafka's topic id for topics without one."""
 
@@ -229,5 +230,5 @@ class OffsetsClient:
         resource = jvm.org.apache.kafka.common.config.ConfigResource
         topic = resource(resource.Type.TOPIC, self._topic)
         config = self._admin.describeConfigs(jvm.java.util.Collections.singletonList(topic)).all().get().get(topic)
-        entries = {name: config.get(name) for name in ("cleanup.policy", "retention.ms")}
+        entries = {name: config.get(name) for name in TOPIC_SETTINGS}
         return {name: str(entry.value()) for name, entry in entries.items() if entry is not None}

@@ -74,6 +74,7 @@ class TopicSource:
         self._topic = params.topic
         self._client = OffsetsClient(spark, params.topic, settings)
         self._kept: int | None = None
+        self._removals_kept: int | None = None
         self._sizes = RecordSizes(spark, self._topic, self._client)
         # Unique for this attempt, so that its tasks reuse their consumers and no other reader shares them.
         self._group = f"backfill-{uuid.uuid4().hex}"
@@ -83,7 +84,8 @@ class TopicSource:
     def head(self) -> Head:
         """See `Source`; one request to the broker for all partitions."""
         seen = self._client.newest()
-        return Head(seen.offsets, time.time_ns() // 1_000_000, seen.topic_id, self._kept, seen.watermarks)
+        now_ms = time.time_ns() // 1_000_000
+        return Head(seen.offsets, now_ms, seen.topic_id, self._kept, seen.watermarks, self._removals_kept)
 
     def subscribe(self, after: Offsets | None) -> Subscribed:
         """See `SupportsOffsets`.
@@ -96,7 +98,7 @@ class TopicSource:
         oldest, seen = self._client.first().offsets, self._client.newest()
         newest = seen.offsets
         configured = self._client.settings_of_topic()
-        self._kept = _kept_seconds(configured)
+        self._kept, self._removals_kept = _kept_seconds(configured), _removals_kept_seconds(configured)
         # If this user may not read the settings, compaction must be assumed.
         compacts = "compact" in configured.get("cleanup.policy", "compact")
         if after is None:
@@ -241,6 +243,12 @@ class TopicSource:
     def explain_failure(self, error: Exception) -> BackfillError | None:
         """See `Source`."""
         return explain(error, topic=self._topic, address=self._settings.address)
+
+
+def _removals_kept_seconds(configured: Mapping[str, str]) -> int | None:
+    """Return how long compaction keeps a record without a value; `None` without compaction."""
+    kept_ms = int(configured.get("delete.retention.ms", "-1"))
+    return None if kept_ms < 0 or "compact" not in configured.get("cleanup.policy", "") else kept_ms // 1000
 
 
 def _kept_seconds(configured: Mapping[str, str]) -> int | None:

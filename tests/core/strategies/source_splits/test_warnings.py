@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from support.source_splits.by_hand import ByHand
+from support.source_splits.merges_by_hand import Driven, topic
 
 from backfill_core.pacing.convergence import STEPS_WATCHED
 from backfill_core.positions.offsets import count
-from backfill_core.protocol.events import Head, SourcePolled
+from backfill_core.protocol.clock import Now
+from backfill_core.protocol.events import Head, LimitSet, SourcePolled
 from backfill_core.protocol.strategy import Facts, StrategyView
 
 DAY_S = 86_400
@@ -73,6 +75,32 @@ class TestHistoryThatIsKeptForTooShort:
         assert warning.code == "RetentionShort"
         assert "raise the retention of the source, or the limit" in warning.message
         assert world.strategy.view(world.now).warnings == ()
+
+
+class TestRemovalsThatAreKeptForTooShort:
+    """Compaction drops a record without a value a day after it compacted the key. A job that reads it later keeps the row."""
+
+    @staticmethod
+    def warned(removals_kept_s: int) -> tuple[list[str], list[str]]:
+        """Return the warnings of a target with one row per key, and those of one with a row per record, for 1,000 records at one per second."""
+        seen = list[list[str]]()
+        for machine in (Driven(topic(p0=1000)).machine, ByHand(1000).strategy):
+            machine.on(LimitSet(1, 1.0), Now(0.0, 0))
+            head = Head({"0": 1000}, 0, machine.stored.source_id, removals_kept_s=removals_kept_s)
+            machine.on(SourcePolled(head), Now(0.0, 0))
+            seen.append([warning.message for warning in machine.view(Now(0.0, 0)).warnings])
+        return seen[0], seen[1]
+
+    def test_a_history_that_takes_longer_is_reported(self) -> None:
+        """Only a target with one row per key loses a removal."""
+        (message,), of_records = self.warned(2000)
+
+        assert "raise delete.retention.ms of the topic" in message
+        assert of_records == []
+
+    def test_a_history_that_is_read_in_time_is_not_reported(self) -> None:
+        """A third of the time is left for delays."""
+        assert self.warned(4000) == ([], [])
 
 
 class TestLagByPartition:
