@@ -91,7 +91,7 @@ class TestOneRowAKey:
                 waiting.pop(0)()
 
         aside = {"onBadRecord": "Quarantine", "quarantinePath": str(tmp_path / "bad")}
-        spec = {**UPSERT, "kafka": aside, "limit": 60, "verify": "Final"}
+        spec = {**UPSERT, "kafka": aside, "limit": 15, "verify": "Final"}
         stopped = run_topic(topic, stops=True, **spec)
         ended = run_topic(topic, seen=meanwhile, **spec)
 
