@@ -219,8 +219,16 @@ def planned_hold(spark: SparkSession, backfill: BackfillResource) -> tuple[str, 
 
 def end_hold(spark: SparkSession, backfill: BackfillResource) -> bool:
     """Restore the retention of a source if the job extended it; return whether it did. Raises the errors of `hold_log`."""
-    log = source_log(spark, backfill)
+    log = _existing_log(spark, backfill)
     return log is not None and end_hold_log(log, backfill)
+
+
+def _existing_log(spark: SparkSession, backfill: BackfillResource) -> FencedLog | None:
+    """Return the log of a job's source; `None` also if its catalog no longer has the name, because a table that is gone holds nothing."""
+    try:
+        return source_log(spark, backfill)
+    except SourceNotFoundError:
+        return None
 
 
 def end_hold_log(log: FencedLog, backfill: BackfillResource) -> bool:
@@ -234,10 +242,10 @@ def end_hold_log(log: FencedLog, backfill: BackfillResource) -> bool:
 
 def source_state(spark: SparkSession, backfill: BackfillResource) -> SourceState:
     """Return whether the source of a job exists, and whether this job fences it or switched it over."""
-    log = source_log(spark, backfill)
-    if log is None:
-        return "Unknown"
     try:
+        log = source_log(spark, backfill)
+        if log is None:
+            return "Unknown"
         head = log.head()
     except SourceNotFoundError:
         return "Missing"

@@ -14,6 +14,7 @@ from backfill_core.job.owner import OWNER_DOMAIN, PREFIX
 from backfill_core.job.state import JobState
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.removal import check_droppable
+from backfill_core.switch_over.state_feature import STATE_FEATURE
 from backfill_spark.control.local_registry import LocalRegistry
 from backfill_spark.driver.fence import end_hold, source_state
 from backfill_spark.driver.job_context import JobContext
@@ -49,7 +50,8 @@ def release(
 ) -> Released:
     """Remove the job's state and its claim from the target, and the table feature that only they needed (R-PROG-5).
 
-    Before that, the retention of the source is restored if the job extended it.
+    Before that, the retention of the source is restored if the job extended it. A release that was killed between the two commits
+    continues with the second one.
 
     Args:
         backfill: The job.
@@ -72,18 +74,37 @@ def release(
         if target.state is not None:
             _check_finished(target.state, force=force)
         held = end_hold(target.spark, backfill)
-        if target.state is None and held:
-            return Released(target.sink.path, target.stored.table_version, ())
-        attempt = _attempt_after(target)
         starting("removing the state of the job")
-        version = target.committer.release(txn_version(attempt, 0), target.stored).version
-        table = target.sink
-        if not isinstance(table, KeepsFeatures):
-            return Released(table.path, version, ())
-        # Dropping the feature would also remove the states of all other jobs.
-        if not target.committer.domains():
-            table.drop_feature()
-        return Released(table.path, version, table.features())
+        if target.state is None:
+            finished = finish_release(target)
+            if not held and not finished:
+                raise no_state()
+            version = target.committer.read_state().table_version
+            return Released(target.sink.path, version, _features(target) if finished else ())
+        version = target.committer.release(txn_version(_attempt_after(target), 0), target.stored).version
+        _drop_feature(target)
+        return Released(target.sink.path, version, _features(target))
+
+
+def finish_release(target: JobContext) -> bool:
+    """Drop the table feature that a release left, because it was killed after its commit; return whether it did."""
+    if target.state is not None or target.stored.txn_version is None:
+        return False  # a release leaves the transactions of the job
+    before = _features(target)
+    if STATE_FEATURE not in before:
+        return False
+    _drop_feature(target)
+    return _features(target) != before
+
+
+def _features(target: JobContext) -> tuple[str, ...]:
+    return target.sink.features() if isinstance(target.sink, KeepsFeatures) else ()
+
+
+def _drop_feature(target: JobContext) -> None:
+    # Dropping the feature would also remove the states of all other jobs.
+    if isinstance(target.sink, KeepsFeatures) and not target.committer.domains():
+        target.sink.drop_feature()
 
 
 @dataclass(frozen=True)

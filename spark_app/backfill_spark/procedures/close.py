@@ -17,7 +17,7 @@ from backfill_core.switch_over.mark import Mark, give_up_step, lift_step, mark_o
 from backfill_core.switch_over.source_name import source_behind
 from backfill_spark.driver.fence import TIMEOUT_S, end_hold_log, request_of, settled, source_log
 from backfill_spark.driver.job_context import JobContext
-from backfill_spark.driver.release import drop, release
+from backfill_spark.driver.release import drop, finish_release, release
 from backfill_spark.jvm.session_scope import session_scope
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.opening.failures import explained
@@ -103,8 +103,9 @@ class _Closing:
     @classmethod
     def of(cls, backfill: BackfillResource, settings: DriverSettings, spark: SparkSession, stop: StopSignal) -> Self:
         """Open the source; after a switch-over, its name may point to the target."""
-        log = source_log(spark, backfill)
+        log = None
         try:
+            log = source_log(spark, backfill)
             head = None if log is None else log.head()
             if log is not None and head is not None and backfill.spec.source.params.catalog_name is not None:
                 with JobContext.open(backfill, settings, command="close", spark=spark, stop=stop) as target:
@@ -157,8 +158,10 @@ class _Closing:
             return target.state is not None
 
     def _release(self) -> str:
-        if not self._has_state():
-            return "the target has no state of the job"
+        with JobContext.open(self.backfill, self.settings, command="close", spark=self.spark, stop=self.stop) as target:
+            if target.state is None:
+                finish_release(target)  # the driver before this one may have died between the two commits
+                return "the target has no state of the job"
         release(self.backfill, settings=self.settings, force=True, spark=self.spark, stop=self.stop)
         return "the job's state left the target"
 

@@ -10,12 +10,14 @@ from support.repository import ROOT
 from support.tables.jobs import job, make_orders
 from support.tables.other_engine import update
 
+from backfill_core.command_errors import NotDroppableError
 from backfill_core.errors import FencedError, NotFinishedError, StateMismatchError
 from backfill_core.job.owner import released
 from backfill_core.protocol.epochs import txn_version
 from backfill_spark.driver.attempt import run_driver
-from backfill_spark.driver.release import release
+from backfill_spark.driver.release import plan_drop, release
 from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.procedures.perform import perform
 from backfill_spark.settings import DriverSettings
 
 ROWS = 500
@@ -71,6 +73,57 @@ class TestARelease:
         assert "domainMetadata" in done.features
         assert looked_at(spark, first).state is None
         assert looked_at(spark, other).state.finished
+
+    @pytest.mark.parametrize("by", ["the command", "the deletion of the job"])
+    def test_a_release_that_was_killed_after_its_commit_is_finished_by_the_next_one(self, spark, tmp_path, by):
+        """Until the feature leaves the table, writers that do not know it are refused."""
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+        make_orders(spark, source, ROWS, files=1)
+        settings, backfill = (
+            DriverSettings(state_dir=tmp_path / "state", cores=2),
+            job(source, target, deletionPolicy="Release"),
+        )
+        assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
+        killed = looked_at(spark, backfill)
+        killed.committer.release(txn_version(killed.state.attempt + 1, 0), killed.stored)
+
+        if by == "the command":
+            assert "domainMetadata" not in release(backfill, settings=settings, spark=spark).features
+        else:
+            done = perform(
+                backfill, settings=settings.model_copy(update={"mode": "close"}), stop=StopSignal(), spark=spark
+            )
+            assert done.ending.procedure.end == "Released"
+
+        update(target, "id = 1", amount="7.0")
+        with pytest.raises(StateMismatchError, match="no state of this job"):
+            release(backfill, settings=settings, spark=spark)
+
+
+class TestASourceThatIsGone:
+    """A source is dropped once its target replaces it, and the job ends afterwards."""
+
+    def test_a_job_whose_source_left_its_catalog_is_released_and_closed(self, spark, tmp_path):
+        """A table that is gone holds no retention, and `drop` names the reason for which the target stays."""
+        source, target = str(tmp_path / "source"), str(tmp_path / "target")
+        make_orders(spark, source, ROWS, files=1)
+        spark.sql(f"CREATE TABLE gone_source USING delta LOCATION '{source}'")
+        named = {"path": None, "table": "gone_source"}
+        settings, backfill = (
+            DriverSettings(state_dir=tmp_path / "state", cores=2),
+            job(source, target, source=named, deletionPolicy="Drop"),
+        )
+        assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
+        spark.sql("DROP TABLE gone_source")
+        closing = settings.model_copy(update={"mode": "close"})
+
+        with pytest.raises(NotDroppableError, match="the source does not exist"):
+            plan_drop(backfill, settings=settings, spark=spark)
+        kept = perform(backfill, settings=closing, stop=StopSignal(), spark=spark).ending
+        assert (kept.procedure.end, "the source does not exist" in kept.message) == ("Refused", True)
+        assert "domainMetadata" not in release(backfill, settings=settings, spark=spark).features
+
+        update(target, "id = 1", amount="7.0")
 
 
 class TestDeletionVectors:
