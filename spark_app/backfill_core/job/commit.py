@@ -45,6 +45,10 @@ UNEXPLAINED_HINT = (
     "spec and the source's log: the job may have read the source wrongly. `backfill repair` corrects the rows."
 )
 RESTORE_HINT = "Something changed files of the target without a commit: copy them again with `backfill repair`, or fill a new target."
+STAGED_HINT = (
+    "The rows are staged, and readers see none of them. Find the rows with `backfill verify --explain`. If something changed the staged files, "
+    "run `backfill release --force`, then the job: it copies from the beginning."
+)
 
 VNODES_SHOWN_MAX, FILES_SHOWN_MAX, OTHERS_SHOWN_MAX = 10, 3, 3
 OTHERS_KEPT_MAX = 16
@@ -169,13 +173,15 @@ class CommitLog:
         """Description of the newest foreign commits, for messages."""
         return _join_shown(map(str, self.others[-OTHERS_SHOWN_MAX:]), more=len(self.others) - OTHERS_SHOWN_MAX)
 
-    def mismatch(self, receipt: TableReceipt, suspects: Sequence[str] = ()) -> VerificationFailedError:
-        """Return the error for a receipt whose sides differ; `suspects` decide which rows the target has."""
+    def mismatch(
+        self, receipt: TableReceipt, suspects: Sequence[str] = (), *, hidden: bool = False
+    ) -> VerificationFailedError:
+        """Return the error for a receipt whose sides differ; `suspects` decide which rows the target has, or hides."""
         others = f" Other writers committed {self.foreign_summary}." if self.others else ""
         where = " and in ".join(filter(None, (_describe_vnodes(receipt), _describe_files(receipt))))
         return VerificationFailedError(
             f"source {receipt.source_position} and target version {receipt.target_version} differ in {where}.{others}",
-            hint=self._hint(receipt, suspects),
+            hint=STAGED_HINT if hidden else self._hint(receipt, suspects),
         )
 
     def _hint(self, receipt: TableReceipt, suspects: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ from backfill_core.job.phase import (
     stop_in,
     stopped,
 )
-from backfill_core.job.publishing import proves_end, receipt_of_published
+from backfill_core.job.publishing import is_hidden, proves_end, receipt_of_published
 from backfill_core.job.sealing import AttemptActions
 from backfill_core.job.state import JobState
 from backfill_core.job.view import RetryWait
@@ -196,7 +196,9 @@ class Job(AttemptActions):
             return self._end(finish_complete(self._strategy.status))
         if receipt is None or receipt.equal:
             return ()
-        return self._fail(self._commits.log.mismatch(receipt, self._settings.suspects))
+        return self._fail(
+            self._commits.log.mismatch(receipt, self._settings.suspects, hidden=is_hidden(committed.publication))
+        )
 
     def _on_seal_failed(self, error: BackfillError, now: Now) -> tuple[Action, ...]:
         fatal, given_up = self._commits.fail(error, self._settings.retries_max, now)

@@ -3,6 +3,7 @@
 job                                               decision
 -----------------------------------------------   ------------------------------------------------------------------
 no receipt so far                                 NotRepairable: nothing states which version both sides should have
+rows that are staged for a publication            NotRepairable: the target has none of them
 a topic, a changelog, a target with other rows    NotRepairable: the target's rows do not follow from a version alone
 the copy is not complete                          NotFinished: the job itself adds the missing rows
 a receipt that differs, or an earlier equal one   both sides are compared again, and the differences are repaired
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError, NotFinishedError, NotRepairableError, SnapshotExpiredError
+from backfill_core.job.publishing import is_hidden
 from backfill_core.job.state import JobState
 from backfill_core.protocol.epochs import Epoch
 from backfill_core.protocol.receipt import TableReceipt
@@ -37,6 +39,13 @@ def check_repairable(spec: BackfillSpec, state: JobState) -> None:
         raise NotRepairableError(
             f"spec.source.{spec.source.member}.changesOnly is set, so the target lacks the rows that never changed.",
             hint="Fill a new target with another jobId, without changesOnly.",
+        )
+    if is_hidden(state.publication):
+        raise NotRepairableError(
+            f"spec.target.{spec.target.member}.publish is {spec.target.params.publish}, and the rows of the job are staged: the target has "
+            "no rows that a repair can correct.",
+            hint="Run the job again: it publishes them. If their receipt differs, run `backfill release --force`, then the job: it copies "
+            "from the beginning.",
         )
     if state.receipt is None:
         raise NotRepairableError(

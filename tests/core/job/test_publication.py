@@ -205,3 +205,6 @@ class TestAJobThatPublishesWhenVerified:
 
         assert job.finish.error.reason == "VerificationFailed"
         assert job.publications == []
+        # A repair would add the rows to the target, and the publication would then find rows of another writer.
+        assert "backfill repair" not in job.finish.error.hint
+        assert "backfill release --force" in job.finish.error.hint

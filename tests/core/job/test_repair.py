@@ -17,6 +17,7 @@ from backfill_core.job.repair import (
 )
 from backfill_core.job.state import JobState
 from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.publication import Publication
 from backfill_core.protocol.receipt import FileDifference, TableReceipt, VnodeMismatch
 
 DIFFERS = TableReceipt(4, 9, 3, 100, 256, "abc", (VnodeMismatch(7, 3, 2), VnodeMismatch(9, 1, 1)), 2.0)
@@ -49,6 +50,11 @@ class TestWhichJobsAreRepaired:
                 {},
                 "spec.target.delta.existingRows is Keep",
             ),
+            (
+                {"target": {"publish": "WhenVerified"}},
+                {"publication": Publication()},
+                "spec.target.delta.publish is WhenVerified, and the rows of the job are staged",
+            ),
             ({"target": {"scope": "day = 1", "publish": "WhenVerified"}}, {}, "spec.target.delta.scope is set"),
         ],
     )
@@ -58,6 +64,12 @@ class TestWhichJobsAreRepaired:
             check_repairable(spec(**changes), replace(STATE, **state))
 
         assert_ending(refused.value, "NotRepairable")
+
+    def test_a_target_with_published_rows_is_repaired(self):
+        """Afterwards it is a target as any other."""
+        check_repairable(
+            spec(target={"publish": "WhenVerified"}), replace(STATE, publication=Publication(published=True))
+        )
 
     def test_a_partial_copy_is_refused(self):
         """The rows that it lacks are not copied yet."""

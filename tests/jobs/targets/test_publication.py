@@ -11,11 +11,12 @@ from support.tables.jobs import job, make_kind, make_orders
 from support.tables.oracle import seals, violations
 from support.tables.other_engine import insert
 
-from backfill_core.errors import TargetChangedError, VerificationFailedError
+from backfill_core.errors import NotRepairableError, TargetChangedError, VerificationFailedError
 from backfill_core.job.state import JobState
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.repair.repair import repair_target
 from backfill_spark.settings import DriverSettings
 
 ROWS = 2_000
@@ -142,6 +143,9 @@ class TestATargetThatDoesNotFit:
 
         assert refused.error is not None
         assert isinstance(refused.error, VerificationFailedError | TargetChangedError), refused.error
+        assert "backfill release --force" in refused.hint
+        with pytest.raises(NotRepairableError, match="publish is WhenVerified, and the rows of the job are staged"):
+            repair_target(place.backfill("WhenVerified"), settings=place.settings, spark=spark)
         assert rows_at(place.target) == 0
 
     def test_a_lost_staged_file_ends_the_job_with_the_remedy(self, spark, place):
