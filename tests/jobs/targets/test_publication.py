@@ -148,13 +148,14 @@ class TestATargetThatDoesNotFit:
             repair_target(place.backfill("WhenVerified"), settings=place.settings, spark=spark)
         assert rows_at(place.target) == 0
 
-    def test_a_lost_staged_file_ends_the_job_with_the_remedy(self, spark, place):
-        """Its rows count as done, so no later attempt would stage them again."""
+    @pytest.mark.parametrize("publish", ["WhenComplete", "WhenVerified"])
+    def test_a_lost_staged_file_ends_the_job_with_the_remedy(self, spark, place, publish):
+        """Its rows count as done, so no later attempt would stage them again. A new target is not needed."""
         make_orders(spark, place.source, ROWS, files=4)
-        place.stopped("WhenComplete")
+        place.stopped(publish)
         next(Path(place.target).glob("backfill-*/a*/s*/**/*.parquet")).unlink()
 
-        refused = place.run("WhenComplete")
+        refused = place.run(publish)
 
         assert_ending(refused, "TargetChanged")
         assert "staged files are gone or changed" in refused.message

@@ -72,7 +72,7 @@ class PublishingCommitter(DeltaCommitter):
     ) -> SealedCommit:
         """See `ports.committer.SupportsPublication`."""
         assert scope_pin is None
-        files = self._complete_files(parts)
+        files = complete_files(self._manifest, self._staging, parts, path=self._path)
         # Without retries, Kernel commits directly after the version that is checked, or fails.
         txn = self._begun(txn_version, retries=0)
         if self._alone:
@@ -84,17 +84,25 @@ class PublishingCommitter(DeltaCommitter):
             )
         return self._commit(txn, files, state)
 
-    def _complete_files(self, parts: Sequence[ManifestPart]) -> tuple[StagedFile, ...]:
-        """Return the files of a manifest; reject missing ones."""
-        files = self._manifest.read(parts)
-        try:
-            self._staging.check(files)
-            return files
-        except StagedFilesGoneError as error:
-            # Their rows count as done in the state, so no attempt of this job stages them again.
-            raise TargetChangedError(f"before they were published, {error.message}", hint=LOST_HINT) from error
-        except JAVA_ERRORS as error:
-            raise explain_target(error, path=self._path, doing="checking the staged files") from error
+
+def complete_files(
+    manifest: ManifestFolder, staging: StagingFolder, parts: Sequence[ManifestPart], *, path: str
+) -> tuple[StagedFile, ...]:
+    """Return the files of a manifest in the target at `path`.
+
+    Raises:
+        TargetChangedError: a part of the manifest, or a file, is gone or changed.
+        BackfillError: the storage failed.
+    """
+    files = manifest.read(parts)
+    try:
+        staging.check(files)
+        return files
+    except StagedFilesGoneError as error:
+        # Their rows count as done in the state, so no attempt of this job stages them again.
+        raise TargetChangedError(f"before they were published, {error.message}", hint=LOST_HINT) from error
+    except JAVA_ERRORS as error:
+        raise explain_target(error, path=path, doing="checking the staged files") from error
 
 
 class PublishingSink(DeltaSink):
@@ -118,7 +126,7 @@ class PublishingSink(DeltaSink):
 
     def staged_table(self, parts: Sequence[ManifestPart], version: int) -> tuple[PublishingSink, int]:
         """See `ports.sink.SupportsPublication`."""
-        files = self._manifest.read(parts)
+        files = complete_files(self._manifest, self._staging, parts, path=self.path)
         path = f"{self._manifest.path}/t{parts[-1].txn if parts else 0}"
         write_staged_table(self._spark, self.path, version, files, path)
         staged = copy(self)

@@ -21,7 +21,7 @@ from backfill_spark.delta.types import quoted
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.ports.committer import SealedCommit
 from backfill_spark.sinks.delta.failures import explain_target
-from backfill_spark.sinks.delta.publishing import PublishingCommitter
+from backfill_spark.sinks.delta.publishing import PublishingCommitter, complete_files
 from backfill_spark.sinks.delta.scope.files import ScopeListing, TargetScope, removals
 from backfill_spark.sinks.delta.staged_table import write_staged_table
 from backfill_spark.sinks.delta.staging import StagingFolder
@@ -105,7 +105,7 @@ class ScopedCommitter(PublishingCommitter):
         """See `ports.committer.HidesRows`."""
         assert shared
         assert scope_pin is not None
-        files = self._complete_files(parts)
+        files = complete_files(self._manifest, self._staging, parts, path=self._path)
         # A first reading of the log, so that little time passes between the next one and the commit.
         self._checked(self.read_state().table_version, scope_pin)
         for _ in range(TRIES_MAX - 1):
