@@ -105,6 +105,14 @@ class TestARefresh:
         assert place.refresh(**KINDS[kind]).receipt.equal
         assert violations(place.source, place.target, seals(place.target)[-1]) == []
 
+    def test_a_refresh_of_a_replica_that_was_compacted_is_refused(self, spark, place):
+        """Its files can no longer be matched with those of the source, whoever rewrote them."""
+        place.run(**KINDS["replica"])
+        spark.sql(f"OPTIMIZE delta.`{place.target}`")
+        place.change()
+
+        assert_ending(place.refresh(**KINDS["replica"]), "TargetChanged")
+
     def test_a_refresh_takes_only_the_receipt_that_is_missing(self, place):
         """The spec asks for a receipt after the job has ended without one."""
         place.run(verify="None")

@@ -273,8 +273,11 @@ class Commits:
         fences: bool,
         final: bool,
     ) -> Seal:
-        """Begin a commit of a state and a strategy's request; `final` if a finished job must have been compared before."""
-        receipt = state.receipt if state.finished and final else None
+        """Begin a commit of a state and a strategy's request; `final` if a finished job must have been compared before.
+
+        The fence of an attempt needs no comparison: it changes no row.
+        """
+        receipt = state.receipt if state.finished and final and not fences else None
         compared = None if receipt is None else receipt.target_version
         files = tuple(file for file in request.files if file.quarantined_by is None)
         announced = state.quarantine.announced

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backfill_core.errors import FencedError, StateMovedError, TransientError
+from backfill_core.errors import FencedError, StateMovedError, TargetChangedError, TransientError
 from backfill_core.job.job import Job
 from backfill_core.job.phase import JobSettings
 from backfill_core.job.state import JobState
@@ -10,6 +10,7 @@ from backfill_core.protocol.actions import Finish, Seal
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import txn_version
 from backfill_core.protocol.events import SealFailed, Tick
+from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.strategy import Opened, Pinned
 from backfill_core.strategies.snapshot.params import SnapshotSettings
 from backfill_core.strategies.snapshot.strategy import snapshot
@@ -17,10 +18,10 @@ from backfill_core.strategies.snapshot.strategy import snapshot
 START = Now(0.0, 0)
 
 
-def new_job():
+def new_job(*, verify_final=False, **state):
     pinned = Pinned(version=0, timestamp_ms=0, table_id="t", fingerprint="f", rows=(10, 10), rows_live=20)
-    state = JobState("ns/job", "hash", attempt=3, epoch=7, strategy="Snapshot", driver="ab12")
-    return Job(state, snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False)), JobSettings(), START)
+    state = JobState("ns/job", "hash", attempt=3, epoch=7, strategy="Snapshot", driver="ab12", **state)
+    return Job(state, snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False)), JobSettings(verify_final=verify_final), START)
 
 
 def seals_of(actions):
@@ -62,6 +63,17 @@ class TestTheFence:
         job.on(SealFailed(fence.epoch, FencedError("newer")), Now(0.1, 100))
 
         assert job.view(Now(0.1, 100)).course.at == before == "Start"
+
+    def test_a_refresh_ends_when_another_writer_changed_its_target(self):
+        """The commit has no files to compare again: waiting for another comparison would never end."""
+        receipt = TableReceipt(0, 4, 6, 0, 8, "", (), 0.1)
+        job = new_job(verify_final=True, finished=True, receipt=receipt)
+        fence = seals_of(job.start(START))[0]
+
+        assert fence.compared is None
+        actions = job.on(SealFailed(fence.epoch, TargetChangedError("compacted", newest=5)), Now(0.1, 100))
+        assert [type(action) for action in actions] == [Finish]
+        assert isinstance(actions[0].error, TargetChangedError)
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_the_fence_is_retried_after_a_storage_outage(self, times):
