@@ -29,6 +29,7 @@ def state(values="1x60", *, phase="Running", step="Copy", reason="Running", **la
 
 AGE = job("commit_age_seconds", "0+60x60")
 BEHIND, LEVEL = job("lag_seconds", "40x60"), job("lag_seconds", "0x60")
+FAILURES = job("failed_attempts", "3x240", reason="Transient")
 LEADS = series("backfill_operator_leader", "1x60", namespace="backfill-system")
 
 CASES = {
@@ -60,10 +61,24 @@ CASES = {
         "another warning": ([job("warnings", "1x60", code="ForeignCommits")], 1, False),
     },
     "BackfillDriverRestarts": {
-        "three new attempts": ([job("attempt", "1x10 2x10 3x10 4x20")], 55, True),
-        "two new attempts": ([job("attempt", "1x10 2x10 3x40")], 55, False),
-        "three attempts in three hours": ([job("attempt", "1x60 2x60 3x60 4x60")], 200, False),
-        "another leader meanwhile": ([job("attempt", "1x20 _x40"), job("attempt", "_x21 4x30", pod="operator-b")], 50, True),
+        "three new attempts": ([job("attempt", "1x10 2x10 3x10 4x20"), FAILURES], 55, True),
+        "failures of several kinds": (
+            [job("attempt", "1x10 2x10 3x10 4x20"), *(job("failed_attempts", f"{n}x60", reason=f"R{n}") for n in (1, 2))], 55, True
+        ),
+        "a job that is refreshed often": ([job("attempt", "1x10 2x10 3x10 4x20")], 55, False),
+        "a job that is refreshed after a failure": (
+            [job("attempt", "1x10 2x10 3x10 4x20"), job("failed_attempts", "1x60", reason="Transient")], 55, False
+        ),
+        "two new attempts": ([job("attempt", "1x10 2x10 3x40"), FAILURES], 55, False),
+        "three attempts in three hours": ([job("attempt", "1x60 2x60 3x60 4x60"), FAILURES], 200, False),
+        "another leader meanwhile": (
+            [
+                job("attempt", "1x20 _x40"),
+                job("attempt", "_x21 4x30", pod="operator-b"),
+                job("failed_attempts", "_x21 3x30", reason="Transient", pod="operator-b"),
+            ],
+            50, True,
+        ),
     },
     "BackfillFailed": {
         "a failed job": ([state(phase="Failed", step="", reason="KeyNotUnique")], 1, True),
