@@ -226,7 +226,8 @@ class ComputedColumns:
                 (part,) = of_values
                 values.read(part)
                 computed |= dict.fromkeys(members, part)
-                newer[partition] = _ComputedValues(values, part)
+                if values.is_small:
+                    newer[partition] = _ComputedValues(values, part)
         with self._lock:
             self._known = _Known(now, dict(list({**known.by_partition, **newer}.items())[-KNOWN_MAX:]))
         return computed

@@ -397,20 +397,27 @@ public class BackfillDictionaries {
     public static class Values {
         private final Map numbers = new HashMap();
         private final List values = new ArrayList();
-        private BackfillDictionaries first;
+        private ParquetReadOptions options;
+        private MessageType schema;
+        private Map metadata;
         private boolean mayBeNull;
         private List computed;
 
+        /** Number of values. */
+        public int size() {
+            return this.values.size();
+        }
+
         /** Adds the values of a file; returns false if it differs from the others, or if there would be more than `most` values. */
         public boolean add(BackfillDictionaries file, int most) throws IOException {
-            if (this.first != null && !this.isLike(file)) {
+            if (this.schema != null && !this.isLike(file)) {
                 return false;
             }
             int more = 0;
             for (int group = 0; group < file.dictionaries.size(); group++) {
                 more += file.size(group);
             }
-            if (this.first != null && this.values.size() + more > most) {
+            if (this.schema != null && this.values.size() + more > most) {
                 return false;
             }
             for (int group = 0; group < file.dictionaries.size(); group++) {
@@ -418,7 +425,9 @@ public class BackfillDictionaries {
                 this.mayBeNull = this.mayBeNull || file.mayBeNull(group);
             }
             file.values = this;
-            this.first = this.first == null ? file : this.first;
+            this.options = file.options;
+            this.schema = file.schema;
+            this.metadata = file.metadata;
             return true;
         }
 
@@ -440,7 +449,7 @@ public class BackfillDictionaries {
         }
 
         private boolean isLike(BackfillDictionaries file) {
-            return this.first.schema.equals(file.schema) && this.first.metadata.equals(file.metadata);
+            return this.schema.equals(file.schema) && this.metadata.equals(file.metadata);
         }
 
         private boolean has(BackfillDictionaries file, int group) throws IOException {
@@ -468,7 +477,7 @@ public class BackfillDictionaries {
 
         /** Writes the values as the rows of a file, with the schema and the metadata of their files. */
         public void write(OutputFile target) throws IOException {
-            ColumnDescriptor column = this.first.column;
+            ColumnDescriptor column = (ColumnDescriptor) this.schema.getColumns().get(0);
             int rows = this.values.size() + (this.mayBeNull ? 1 : 0);
             ByteArrayOutputStream page = new ByteArrayOutputStream();
             if (column.getMaxDefinitionLevel() > 0) {
@@ -481,7 +490,7 @@ public class BackfillDictionaries {
             for (int at = 0; at < this.values.size(); at++) {
                 page.write((byte[]) this.values.get(at));
             }
-            ParquetFileWriter writer = BackfillDictionaries.writer(target, this.first.schema);
+            ParquetFileWriter writer = BackfillDictionaries.writer(target, this.schema);
             try {
                 writer.start();
                 writer.startBlock(rows);
@@ -489,7 +498,7 @@ public class BackfillDictionaries {
                 writer.writeDataPage(rows, page.size(), BytesInput.from(page), Encoding.RLE, Encoding.RLE, Encoding.PLAIN);
                 writer.endColumn();
                 writer.endBlock();
-                writer.end(this.first.metadata);
+                writer.end(this.metadata);
             } finally {
                 writer.close();
             }
@@ -497,7 +506,7 @@ public class BackfillDictionaries {
 
         /** Reads the columns that were computed for the values, except the one with the label. */
         public void read(InputFile file, String label) throws IOException {
-            ParquetFileReader reader = ParquetFileReader.open(file, this.first.options);
+            ParquetFileReader reader = ParquetFileReader.open(file, this.options);
             try {
                 long rows = this.values.size() + (this.mayBeNull ? 1 : 0);
                 if (reader.getRowGroups().size() != 1 || ((BlockMetaData) reader.getRowGroups().get(0)).getRowCount() != rows) {

@@ -28,6 +28,9 @@ NEIGHBOUR: Final = "org.apache.parquet.hadoop.ParquetFileWriter"
 VALUES_MAX = 100_000
 """Maximum values that files share: one task of Spark computes them, and they are kept in memory."""
 
+KEPT_MAX = 10_000
+"""Maximum values that are kept for later files."""
+
 OutputFile = Callable[[str], Any]
 """Returns Parquet's output file of a path or URI, a Java object."""
 
@@ -47,6 +50,11 @@ class SharedValues:
     java: Any
     members: list[int]
     """Indexes of the files."""
+
+    @property
+    def is_small(self) -> bool:
+        """True if the values and their columns may stay in memory for later files."""
+        return int(self.java.size()) <= KEPT_MAX
 
     def write(self, path: str, output: OutputFile) -> None:
         """Write the values as the rows of a file, with the schema and the metadata of their files."""
