@@ -106,7 +106,7 @@ class TestARefresh:
         assert violations(place.source, place.target, seals(place.target)[-1]) == []
 
     def test_a_refresh_of_a_replica_that_was_compacted_is_refused(self, spark, place):
-        """Its files can no longer be matched with those of the source, whoever rewrote them."""
+        """Another writer rewrote its files, so they can no longer be matched with those of the source."""
         place.run(**KINDS["replica"])
         spark.sql(f"OPTIMIZE delta.`{place.target}`")
         place.change()

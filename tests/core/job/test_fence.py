@@ -21,7 +21,12 @@ START = Now(0.0, 0)
 def new_job(*, verify_final=False, **state):
     pinned = Pinned(version=0, timestamp_ms=0, table_id="t", fingerprint="f", rows=(10, 10), rows_live=20)
     state = JobState("ns/job", "hash", attempt=3, epoch=7, strategy="Snapshot", driver="ab12", **state)
-    return Job(state, snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False)), JobSettings(verify_final=verify_final), START)
+    return Job(
+        state,
+        snapshot(Opened(pinned), SnapshotSettings(merges=True, filtered=False)),
+        JobSettings(verify_final=verify_final),
+        START,
+    )
 
 
 def seals_of(actions):
