@@ -1,19 +1,15 @@
 """A pause of all jobs awaits the jobs of each namespace that the operator watches."""
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from kubernetes.client.configuration import Configuration
+from support.plugin.small_server import Answers, api_of, serving_api
 
 from backfill_kubectl.cluster.all_jobs import scope_of
-from backfill_kubectl.cluster.api import ApiServer
-from backfill_kubectl.cluster.kubeconfig import Login
 
 
-class Server(BaseHTTPRequestHandler):
+class Server(Answers, BaseHTTPRequestHandler):
     """Lists the deployments of an operator, and the namespaces with its label."""
 
     def do_GET(self):
@@ -23,35 +19,21 @@ class Server(BaseHTTPRequestHandler):
         items = {"deployments": [self.server.deployment]}.get(kind, [])
         if kind == "namespaces" and parse_qs(address.query).get("labelSelector") == ["team=x"]:
             items = [{"metadata": {"name": name}} for name in self.server.labelled]
-        body = json.dumps({"kind": "Status", "metadata": {}, "items": items}).encode()
-        self.send_response(403 if kind in self.server.forbidden else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        """Print nothing."""
+        self.answer(403 if kind in self.server.forbidden else 200, {"kind": "Status", "metadata": {}, "items": items})
 
 
 @pytest.fixture
 def server():
     """An API server on loopback."""
-    with HTTPServer(("127.0.0.1", 0), Server) as made:
-        made.labelled, made.forbidden = ["stock", "audit"], ()
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
+    with serving_api(Server, labelled=["stock", "audit"], forbidden=()) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def scope(server, **variables):
     """Return the scope of an operator with these variables."""
     env = [{"name": f"BACKFILL_OPERATOR_{name}", "value": value} for name, value in variables.items()]
     server.deployment = {"spec": {"template": {"spec": {"containers": [{"env": env}]}}}}
-    configuration = Configuration()
-    configuration.host = f"http://127.0.0.1:{server.server_port}"
-    return scope_of(ApiServer(Login(configuration, "shop", "test")), "shop", "backfill-system")
+    return scope_of(api_of(server), "shop", "backfill-system")
 
 
 class TestNamespacesOfTheOperator:

@@ -1,13 +1,13 @@
 """Cluster, credentials and namespace come from the user's kubeconfig, or from the pod."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from kubernetes.config import incluster_config, kube_config
 from support.endings import assert_ending
 from support.operators.plugin import invoke
+from support.plugin.small_server import Answers, serving_api, url_of
 
 from backfill_kubectl.cluster import kubeconfig
 from backfill_kubectl.cluster.kubeconfig import IN_CLUSTER, log_in
@@ -83,31 +83,19 @@ class TestTheKubeconfig:
 def server():
     """An API server without objects; `seen` has the headers of each request."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Answers, BaseHTTPRequestHandler):
         def do_GET(self):
             self.server.seen.append(self.headers)
-            body = b'{"metadata": {}, "items": []}'
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, {"metadata": {}, "items": []})
 
-        def log_message(self, *_):
-            """Print nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as made:
-        made.seen = []
-        thread = threading.Thread(target=made.serve_forever)
-        thread.start()
+    with serving_api(Handler, seen=[]) as made:
         yield made
-        made.shutdown()
-        thread.join()
 
 
 def acting(server, **user):
     """Return a kubeconfig of a user who impersonates another one."""
     config = document()
-    config["clusters"][0]["cluster"]["server"] = f"http://127.0.0.1:{server.server_port}"
+    config["clusters"][0]["cluster"]["server"] = url_of(server)
     config["users"][0]["user"] |= user
     return json.dumps(config)
 

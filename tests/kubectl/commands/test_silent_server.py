@@ -1,22 +1,19 @@
 """The page shows the age of its data, also while a watch has lost its connection without an error."""
 
-import json
 import threading
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
-from kubernetes.client.configuration import Configuration
 from support.plugin.objects import raw
+from support.plugin.small_server import Answers, api_of, serving_api
 
-from backfill_kubectl.cluster.api import ApiServer
-from backfill_kubectl.cluster.kubeconfig import Login
 from backfill_kubectl.commands.options import now
 from backfill_kubectl.commands.page import cluster_jobs, cluster_switch
 from backfill_kubectl.commands.page.cluster_jobs import ClusterJobs
 
 
-class Server(BaseHTTPRequestHandler):
+class Server(Answers, BaseHTTPRequestHandler):
     """Has one Backfill that never changes; a watch stays open without events."""
 
     protocol_version = "HTTP/1.1"
@@ -33,43 +30,28 @@ class Server(BaseHTTPRequestHandler):
             self.server.over.wait()
             self.close_connection = True
             return
-        body = json.dumps({"metadata": {"resourceVersion": "7"}, "items": [raw()]}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.answer(200, {"metadata": {"resourceVersion": "7"}, "items": [raw()]})
 
     def do_POST(self):
         """Permit all actions."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.do_GET()
 
-    def log_message(self, *_):
-        """Print nothing."""
-
 
 @pytest.fixture
 def server():
     """An API server on loopback."""
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    made.lost, made.over, made.daemon_threads = threading.Event(), threading.Event(), True
-    thread = threading.Thread(target=made.serve_forever)
-    thread.start()
-    yield made
-    made.over.set()
-    made.shutdown()
-    thread.join()
-    made.server_close()
+    with serving_api(Server, lost=threading.Event(), over=threading.Event()) as made:
+        yield made
+        made.over.set()
 
 
 def test_list_of_a_silent_server_becomes_old(server, monkeypatch):
     """The dot said `live` for two minutes after a VPN was gone, and a user did not see that a job continued."""
     monkeypatch.setattr(cluster_switch, "READ_EVERY_S", 0.0)
     monkeypatch.setattr(cluster_jobs, "LIST_EVERY_S", 0.1)
-    configuration = Configuration()
-    configuration.host = f"http://127.0.0.1:{server.server_port}"
     jobs, over = (
-        ClusterJobs(ApiServer(Login(configuration, "shop", "test")), "shop", everywhere=False),
+        ClusterJobs(api_of(server), "shop", everywhere=False),
         threading.Event(),
     )
     with closing(jobs.watch_jobs(over)) as listings:
