@@ -15,7 +15,7 @@ from backfill.control import ACK_WAIT_S, Commands
 from backfill.end_of_life import EndOfLife
 from backfill.fences import Fences
 from backfill.repairs import Repairs
-from backfill.run import Driver, Outcome, Run, on_own_thread
+from backfill.run import Driver, Outcome, Run, on_own_thread, run_to_end
 from backfill.shown import ShownPlan, ShownReceipt, html_of, job_rows, text_of
 from backfill.switching import Switching
 from backfill_api.load import SpecError, load_backfill
@@ -241,7 +241,7 @@ class Backfill(Commands, EndOfLife, Fences, Repairs, Switching):
             KeyboardInterrupt: it was interrupted, and has stopped.
         """
         view = display.view_for(self.job_id, self.spec, on_progress, display.in_lines)
-        return self.shown_by(view, spark).wait_or_stop()
+        return run_to_end(lambda: self.shown_by(view, spark))
 
     def start(self, spark: SparkSession | None = None, *, on_progress: OnProgress | None = None) -> Run:
         """Start one attempt in the background, and return its handle; `wait()` on it raises what `run` raises.

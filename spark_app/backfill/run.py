@@ -204,31 +204,6 @@ class Run:
             state, ended.reason, ended.message, ended.progress, self.receipt, ended.source_head, self._elapsed_s
         )
 
-    def wait_or_stop(self) -> Outcome:
-        """Wait for its end; an interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier first.
-
-        A second interrupt cancels what runs, a third one leaves it alone.
-
-        Raises:
-            KeyboardInterrupt: it was interrupted and has stopped; the next run resumes there.
-            BackfillError: it failed.
-        """
-        presses = 0
-
-        def press(_number: int, _frame: FrameType | None) -> None:
-            nonlocal presses
-            presses += 1
-            if presses >= PRESSES_MAX:
-                raise KeyboardInterrupt
-            self.stop(force=presses > 1)
-
-        with interrupts(press):
-            self.join()
-        outcome = self.result()
-        if presses and outcome.state == "Stopped":
-            raise KeyboardInterrupt(outcome.message)
-        return outcome
-
     def until_reachable(self) -> None:
         """Wait until it takes commands, or has ended."""
         self._reachable.wait()
@@ -256,6 +231,38 @@ class Run:
         self._observer.see(progress)
 
 
+def run_to_end(start: Callable[[], Run]) -> Outcome:
+    """Start an attempt and wait for its end; an interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier first.
+
+    A second interrupt cancels what runs, a third one leaves it alone. No interrupt leaves an attempt behind that runs
+    without a handle: one that comes during the start stops the attempt too.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted and has stopped; the next run resumes there.
+        BackfillError: it failed.
+    """
+    presses = 0
+    run: Run | None = None
+
+    def press(_number: int, _frame: FrameType | None) -> None:
+        nonlocal presses
+        presses += 1
+        if presses >= PRESSES_MAX:
+            raise KeyboardInterrupt
+        if run is not None:
+            run.stop(force=presses > 1)
+
+    with interrupts(press):
+        run = start()
+        if presses:
+            run.stop(force=presses > 1)
+        run.join()
+    outcome = run.result()
+    if presses and outcome.state == "Stopped":
+        raise KeyboardInterrupt(outcome.message)
+    return outcome
+
+
 def join(thread: threading.Thread, timeout_s: float | None) -> None:
     """Wait for a thread; looks up often, since a signal that comes just before a wait does not end that wait."""
     deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
@@ -281,9 +288,9 @@ def on_own_thread(do: Callable[[], T], spark: SparkSession | None, stop: StopSig
             errors.append(error)
 
     thread = threading.Thread(target=run, name="backfill", daemon=True)
-    thread.start()
     try:
         with interrupts(signal.default_int_handler):
+            thread.start()
             join(thread, None)
     except KeyboardInterrupt:
         stop.ask(force=True)

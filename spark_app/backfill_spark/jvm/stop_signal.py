@@ -53,7 +53,7 @@ class StopSignal:
 
     @contextmanager
     def subscribe(self, listener: Callable[[StopRequested], None]) -> Iterator[None]:
-        """Pass every request to `listener` while the block runs, earlier requests included."""
+        """Pass every request to `listener` at least once while the block runs, earlier requests included."""
         self._listeners.append(listener)
         for request in tuple(self._requests):
             listener(request)
