@@ -6,10 +6,12 @@ import subprocess
 import sys
 
 import pytest
+from support.drivers.background import Running
 from support.switch_over.names import ids_in, make_name
 from support.tables import other_engine
 from support.tables.jobs import make_orders, write_yaml
 
+from backfill_api.load import load_backfill
 from backfill_core.source_fence.table_protocol import FENCED
 from backfill_spark.delta.log import head_actions
 
@@ -94,3 +96,9 @@ class TestAKilledCopyBack:
         assert ids_in(source) == ids_in(target)
         for path in (source, target):
             assert FENCED not in (head_actions(spark, path).protocol.get("writerFeatures") or ())
+
+        other_engine.delete(source, "id = 5001")
+        with Running(spark, load_backfill((tmp_path / "job.yaml").read_text()), tmp_path / "state") as running:
+            newest = head_actions(spark, source).version
+            running.until(lambda progress: (progress.consumed_version or 0) >= newest)
+        assert ids_in(source) == ids_in(target) == [*range(100), 5000, 5002]

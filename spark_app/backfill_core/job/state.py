@@ -15,7 +15,7 @@ from backfill_api.spec.bounds import MESSAGE_MAX
 from backfill_core.errors import StateMismatchError
 from backfill_core.job.controls import Controls
 from backfill_core.positions.offsets import OffsetRange
-from backfill_core.protocol.epochs import txn_version
+from backfill_core.protocol.epochs import attempt_of, txn_version
 from backfill_core.protocol.publication import Publication
 from backfill_core.protocol.quarantine import Quarantine
 from backfill_core.protocol.receipt import FileDifference, ReceiptBasis, TableReceipt, VnodeMismatch
@@ -119,6 +119,15 @@ class JobState:
         A driver that was considered dead may still commit its state, even a finished one, just before its rows are removed.
         """
         return txn == txn_version(self.attempt + 1, 0)
+
+    def is_returned(self, returned: JobState, txn: int | None) -> bool:
+        """Return whether an undo that was killed has stored this state already, and no later attempt has a transaction.
+
+        Args:
+            returned: The state that the undo stores.
+            txn: Version of the job's newest transaction; `None` if there is none.
+        """
+        return self.consumed == returned.consumed and txn is not None and self.attempt == attempt_of(txn)
 
     def begun_anew(self) -> JobState:
         """Return the state of the same job with nothing done; its attempts, epochs and controls continue."""

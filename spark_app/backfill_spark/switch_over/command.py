@@ -212,6 +212,7 @@ class _Run:
             return  # every row is compared after the fence
         with self.stop.cancels_jobs_of(self.tables.context.spark):
             self.before = self.comparisons.while_following()
+        self.follower.check()  # a driver that failed is the cause of a difference
         check_equal(self.before.receipt)
         self._check()
 

@@ -37,6 +37,7 @@ from backfill_spark.delta.log import added_at, transaction_of
 from backfill_spark.driver.fence import request_of, settled
 from backfill_spark.driver.job_context import JobContext
 from backfill_spark.log_shipping.file_actions import file_added
+from backfill_spark.ports.committer import StoredState
 from backfill_spark.ports.flip import Flip, Previous
 from backfill_spark.ports.source import FencedLog
 
@@ -113,9 +114,8 @@ class SwitchTables:
 
     # ------------------------------------------------------------------ reading
     def state(self) -> JobState | None:
-        """Return the job's state in the target; `None` if it has none."""
-        text = self.committer.read_state().text
-        return None if text is None else JobState.decode(text)
+        """Return the job's state in the target; `None` if it has none, or one that the next attempt does not continue."""
+        return _state_of(self.committer.read_state())
 
     def findings(self) -> Findings:
         """Read everything that decides whether a switch-over can begin."""
@@ -158,7 +158,7 @@ class SwitchTables:
     def reached(self) -> Reached:
         """Return the versions of the source that the target holds."""
         stored = self.committer.read_state()
-        state = None if stored.text is None else JobState.decode(stored.text)
+        state = _state_of(stored)
         if state is None or not isinstance(state.consumed, int):
             return Reached(None)
         merging = getattr(self.context.plugins.strategy.decode(state.progress), "merging", None)
@@ -250,16 +250,17 @@ class SwitchTables:
             mark: The mark, which has the state.
             consumed: Version of the source that equals the target; `None` for the one in the state.
         """
-        request = request_of(self.context.backfill, "")
+        request, stored = request_of(self.context.backfill, ""), self.committer.read_state()
+        state, held = self._advanced(JobState.decode(mark.state), consumed) if mark.state else None, _state_of(stored)
+        if state is not None and held is not None and held.is_returned(state, stored.txn_version):
+            self._settled(self.target, lambda head: return_step(head, request))
+            return
         if consumed is not None:
             self._adopt_target(request)
         self._settled(self.target, lambda head: return_step(head, request))
+        if state is None:
+            return
         stored = self.committer.read_state()
-        if not mark.state:
-            return
-        state = self._advanced(JobState.decode(mark.state), consumed)
-        if stored.text is not None and JobState.decode(stored.text).consumed == state.consumed:
-            return
         newest = 0 if stored.txn_version is None else stored.txn_version >> 32
         state = replace(state, attempt=newest + 1)
         claim = replace(self.context.claim, begins=False)
@@ -289,6 +290,11 @@ class SwitchTables:
 
     def _settled(self, log: FencedLog, step: Callable[[TableHead], T | LogEntry]) -> T:
         return settled(log, step, log.head(), ENTRY_WAIT_S)[0]
+
+
+def _state_of(stored: StoredState) -> JobState | None:
+    state = None if stored.text is None else JobState.decode(stored.text)
+    return None if state is None or state.dropped(stored.txn_version) else state
 
 
 def described(flip: Any) -> str:

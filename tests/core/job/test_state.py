@@ -278,3 +278,24 @@ class TestControls:
         controls = Controls().under_spec(HISTORY, 9, 90).after(command, 3, 1)
 
         assert Controls.from_json(json.loads(json.dumps(controls.to_json()))) == controls
+
+
+class TestAStateThatAnUndoStoresAgain:
+    """A further transaction of the job would tell the next attempt that the job's rows were removed."""
+
+    RETURNED = JobState("j", "h", 0, 0, "Replica", consumed=65)
+
+    @pytest.mark.parametrize(
+        ("attempt", "consumed", "txn", "stored"),
+        [
+            pytest.param(15, 65, txn_version(15, 3), True, id="an earlier run of the undo stored it"),
+            pytest.param(15, 65, txn_version(16, 0), False, id="a later attempt removed its rows"),
+            pytest.param(15, 65, None, False, id="no transaction"),
+            pytest.param(15, 60, txn_version(15, 0), False, id="later changes were copied back"),
+        ],
+    )
+    def test_is_stored_once(self, attempt, consumed, txn, stored):
+        """Only the state of the newest transaction is continued."""
+        held = replace(self.RETURNED, attempt=attempt, consumed=consumed)
+
+        assert held.is_returned(self.RETURNED, txn) is stored

@@ -169,7 +169,7 @@ class SwitchJob:
         self.report.commands += 1
         for writer in self.writers:
             writer.until(1)
-        if not died:
+        if not died and not self.report.problems:
             self._measure(goal, before, reached)
 
     def _is_undone(self):
