@@ -9,7 +9,7 @@ import pytest
 from support.cluster import harness
 from support.node.figures import Figures
 from support.node.real_job import LAKE, SLOW, Job, empty_lake
-from support.node.real_node import IMAGES, Node, build_images
+from support.node.real_node import HIVE_IMAGE, IMAGES, Node, build_images
 from support.node.small_disk import cluster_on_a_small_disk, small_disk
 from support.node.writer import Writer
 from support.repository import ROOT
@@ -19,8 +19,13 @@ LIMITS = {
     "allowedHostPaths": [str(LAKE)],
     # Neither exists: scenarios test Backfills that name a missing account or image.
     "allowedServiceAccounts": ["late"],
-    "allowedImages": ["localhost/missing:1"],
-}
+    "allowedImages": ["localhost/missing:1", HIVE_IMAGE],
+    # Names of a Hive metastore.
+    "allowedConf": [
+        "spark.sql.catalogImplementation", "spark.hadoop.hive.metastore.uris", "spark.sql.hive.metastore.version",
+        "spark.sql.hive.metastore.jars", "spark.sql.hive.metastore.jars.path", "spark.sql.warehouse.dir",
+    ],
+}  # fmt: skip
 FIGURES = pytest.StashKey()
 
 

@@ -70,7 +70,7 @@ def _rules(field: Field, same: Field) -> Iterator[str]:
     """Yield the rules of a source column that the target's column lacks."""
     name = field["name"]
     if not field["nullable"] and same["nullable"]:
-        yield f"the source's column {name} is NOT NULL, and the target's is not"
+        yield f"the source's column {name} is NOT NULL, and the target's is not; `ALTER COLUMN {name} DROP NOT NULL` of the source permits it"
     metadata = field.get("metadata") or {}
     for key in RULES:
         if key in metadata and (same.get("metadata") or {}).get(key) != metadata[key]:

@@ -52,10 +52,10 @@ appender.console.layout.pattern=%p %c: %m%n
 class Metastore:
     """One metastore with one folder for its database and its warehouse."""
 
-    def __init__(self, folder: Path) -> None:
-        """Prepare a new metastore; starts nothing."""
-        self.folder = folder
-        [self.port] = unused_ports(HOST, 1)
+    def __init__(self, folder: Path, host: str = HOST) -> None:
+        """Prepare a new metastore on an address of this machine; starts nothing."""
+        self.folder, self.host = folder, host
+        [self.port] = unused_ports(host, 1)
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "log4j2.properties").write_text(LOGGING)
 
@@ -64,14 +64,14 @@ class Metastore:
         """Folder of the tables whose location the catalog chooses."""
         return str(self.folder / "warehouse")
 
-    def conf(self) -> dict[str, str]:
-        """Settings of a Spark session, or of a spec, that names its tables here."""
+    def conf(self, client_jars: str | None = None) -> dict[str, str]:
+        """Return the settings of a Spark session, or of a spec, that names its tables here; a pod has its client's jars elsewhere."""
         return {
             "spark.sql.catalogImplementation": "hive",
-            "spark.hadoop.hive.metastore.uris": f"thrift://{HOST}:{self.port}",
+            "spark.hadoop.hive.metastore.uris": f"thrift://{self.host}:{self.port}",
             "spark.sql.hive.metastore.version": VERSION,
             "spark.sql.hive.metastore.jars": "path",
-            "spark.sql.hive.metastore.jars.path": ",".join(map(str, _client_jars())),
+            "spark.sql.hive.metastore.jars.path": client_jars or ",".join(map(str, of_client())),
             "spark.sql.warehouse.dir": f"file:{self.warehouse}",
         }
 
@@ -79,7 +79,7 @@ class Metastore:
         """Start it, and return when it accepts connections."""
         self._process = self._java()
         deadline = time.monotonic() + UP_S
-        while not _accepts(self.port):
+        while not _accepts(self.host, self.port):
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(timeout=POLL_S)
                 raise AssertionError(self._said())
@@ -99,7 +99,7 @@ class Metastore:
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={self.folder}/database;create=true",
             "datanucleus.schema.autoCreateAll": "true",
             "metastore.schema.verification": "false",
-            "metastore.thrift.bind.host": HOST,
+            "metastore.thrift.bind.host": self.host,
             "metastore.warehouse.dir": f"file:{self.warehouse}",
         }
         options = [f"-D{name}={value}" for name, value in settings.items()]
@@ -117,13 +117,13 @@ class Metastore:
 
 
 @contextmanager
-def running_metastore(folder: Path):
+def running_metastore(folder: Path, host: str = HOST):
     """Yield a running metastore; skip the test if its jars cannot be fetched."""
     try:
         JARS.fill(FOLDER)
     except JarsMissingError as error:
         pytest.skip(f"{error.message} {error.hint}")
-    metastore = Metastore(folder)
+    metastore = Metastore(folder, host)
     try:
         metastore.start()
         yield metastore
@@ -131,7 +131,8 @@ def running_metastore(folder: Path):
         metastore.stop()
 
 
-def _client_jars() -> list[Path]:
+def of_client() -> list[Path]:
+    """Return the jars of the client that this metastore accepts."""
     ours = [path for name in OF_A_CLIENT for path in FOLDER.glob(f"*_{name}-[0-9]*.jar")]
     return [*ours, *_of_spark(OF_A_CLIENT_AND_SPARK)]
 
@@ -140,6 +141,6 @@ def _of_spark(names: tuple[str, ...]) -> list[Path]:
     return [path for name in names for path in SPARK_JARS.glob(f"{name}-[0-9]*.jar")]
 
 
-def _accepts(port: int) -> bool:
+def _accepts(host: str, port: int) -> bool:
     with socket.socket() as client:
-        return client.connect_ex((HOST, port)) == 0
+        return client.connect_ex((host, port)) == 0

@@ -19,6 +19,9 @@ from support.repository import ROOT
 TRIAL = f"{RELEASE}-trial"
 CLAIM = "lake"
 IMAGES = {name: f"localhost/backfill-{name}:dev" for name in ("operator", "spark")}
+HIVE_IMAGE = "localhost/backfill-hive:dev"
+"""The image of drivers with the classes of Hive, which ours lacks."""
+
 LOOK_S = 0.5
 """Longest pause between two polls of state that no watch covers; a change of a Backfill or a pod triggers a poll at once."""
 
@@ -300,9 +303,17 @@ def _claim(namespace, folder):
 def build_images(environ):
     """Build both images from this tree, with the image builder of this machine."""
     said(ROOT / "build-tools" / "image_parts.sh")
-    command = environ.get("IMAGE_BUILD", str(ROOT / "build-tools" / "image_build.sh"))
     for name, image in IMAGES.items():
-        said(command, ".", image, "--target", name, cwd=ROOT)
+        said(_builder(environ), ".", image, "--target", name, cwd=ROOT)
+
+
+def build_own_image(folder, image, environ):
+    """Build the image of a folder's Dockerfile."""
+    said(_builder(environ), ".", image, cwd=folder)
+
+
+def _builder(environ):
+    return environ.get("IMAGE_BUILD", str(ROOT / "build-tools" / "image_build.sh"))
 
 
 def seconds(timestamp):
