@@ -88,6 +88,12 @@ class CopyAnswer(Enum):
 
 
 _BUSY_CODES = frozenset({"SlowDown", "ServiceUnavailable", "RequestLimitExceeded", "TooManyRequests"})
+_THROTTLED = "Throttling"
+"""Part of the codes of a limit, as `KMS.ThrottlingException`: S3 answers with status 400 if its key service has no capacity."""
+
+_PASSING_CODES = frozenset({"InternalError", "RequestTimeout", "OperationAborted", "ConditionalRequestConflict"})
+"""Codes of one request that failed; S3 reports an error during a copy with status 200."""
+
 _CHANGED, _NOT_FOUND, _TOO_MANY, _SERVER_ERROR = 412, 404, 429, 500
 _UNAVAILABLE, _NOT_IMPLEMENTED = 503, 501
 
@@ -101,9 +107,9 @@ def answer_of(status: int, code: str) -> CopyAnswer:
     """
     if status == _CHANGED:
         return CopyAnswer.CHANGED
-    if status in (_UNAVAILABLE, _TOO_MANY) or code in _BUSY_CODES:
+    if status in (_UNAVAILABLE, _TOO_MANY) or code in _BUSY_CODES or _THROTTLED in code:
         return CopyAnswer.BUSY
-    if status in (0, _NOT_FOUND) or (status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED):
+    if code in _PASSING_CODES or status in (0, _NOT_FOUND) or (status >= _SERVER_ERROR and status != _NOT_IMPLEMENTED):
         return CopyAnswer.UNCLEAR
     return CopyAnswer.REFUSED
 
