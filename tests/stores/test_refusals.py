@@ -138,6 +138,57 @@ class TestAFileThatMayNotBeRead:
         assert drive(OWNER)["outcome"] == "Complete"
 
 
+class TestARequestThatTheStoreNeverAccepts:
+    """A bucket of another region, a key of KMS, and a request that the store does not support: waiting changes nothing."""
+
+    @pytest.mark.parametrize(
+        ("status", "code", "hint"),
+        [
+            (400, "KMS.DisabledException", "fs.s3a.encryption.key"),
+            (301, "PermanentRedirect", "fs.s3a.endpoint.region"),
+        ],
+    )
+    def test_a_wrong_setting_ends_the_job_and_is_named(
+        self, orders, place, run, proxy, environment, status, code, hint
+    ):
+        """Before, the job waited without counting a failure, as for a store that does not answer."""
+        rejected = Fault("rejected", "PUT", f"{place('there').removeprefix('s3a:/')}/", 1000, status=status, code=code)
+        proxy.faults.append(rejected)
+
+        outcome = run(orders, place("there"))
+        proxy.faults.remove(rejected)
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "PermissionDenied")
+        assert hint in outcome.hint
+        assert 0 < rejected.met < ASKED_MAX
+
+    def test_an_unknown_rejection_counts_a_failure(self, orders, place, run, proxy, environment):
+        """The store answers, so the attempt must not be repeated without end."""
+        rejected = Fault("rejected", "PUT", f"{place('there').removeprefix('s3a:/')}/", 1000, code="InvalidRequest")
+        proxy.faults.append(rejected)
+
+        outcome = run(orders, place("there"))
+        proxy.faults.remove(rejected)
+
+        assert (outcome.reason, outcome.error.outside) == ("Transient", False)
+        assert "fs.s3a" in outcome.hint
+        assert "InvalidRequest" in outcome.message
+
+    def test_a_store_without_conditional_writes_is_rejected(self, orders, place, run, proxy, environment):
+        """Some stores answer a condition with 501, and others ignore it."""
+        rejected = Fault(
+            "rejected", "PUT", f"{place('there').removeprefix('s3a:/')}/", 1000, status=501, code="NotImplemented"
+        )
+        proxy.faults.append(rejected)
+
+        outcome = run(orders, place("there"))
+        proxy.faults.remove(rejected)
+
+        assert (outcome.outcome, outcome.reason) == ("Failed", "UnsupportedTargetFeature")
+        assert "conditional writes" in outcome.hint
+        assert 0 < rejected.met < ASKED_MAX
+
+
 class TestAClock:
     """S3 accepts signatures that are at most 15 minutes old; Amazon's client learns the store's time from a rejection."""
 

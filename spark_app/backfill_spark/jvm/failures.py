@@ -46,6 +46,7 @@ class Trouble(StrEnum):
     TOO_LONG = "the name of a file or folder is too long for the storage"
     DENIED = "access is denied for this user or for all users"
     AWAY = "the storage does not answer"
+    REJECTED = "the storage answers, and does not accept the request"
     NO_PLACE = "the bucket or container does not exist"
     NO_TABLE = "there is no table"
     GONE = "a file does not exist"
@@ -113,13 +114,16 @@ SIGNS = (
         Trouble.AWAY,
         classes=(
             *NO_ANSWER,
-            *("SdkClientException", "AWSServiceIOException", "AWSBadRequestException", "BlockMissingException"),
+            *("SdkClientException", "AWSServiceIOException", "BlockMissingException"),
             *("AWSServiceThrottledException", "AWSStatus500Exception", "AWSNoResponseException"),
         ),
         message_pattern=re.compile(
-            r"Connection reset|Connection refused|timed out|SlowDown|Status Code: 50\d|\", 50[0-4], "
+            rf"Connection reset|Connection refused|timed out|{refusals.PASSING}|"
+            r"Status Code: 50[02-9]|\", 50[0-4], "
         ),
     ),
+    # After AWAY: a busy store may answer with status 400.
+    Sign(Trouble.REJECTED, message_pattern=re.compile(refusals.REJECTED)),
     Sign(
         Trouble.CONFLICT,
         classes=("ConcurrentWriteException", "ProtocolChangedException", "MetadataChangedException"),
@@ -332,6 +336,8 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
             return InvalidSpecError(f"{message}.", hint=missing_places.HINT)
         case Trouble.AWAY:
             return AwayError(message)
+        case Trouble.REJECTED:
+            return TransientError(message, hint=refusals.REJECTED_HINT)
         case Trouble.REFUSED:
             return TargetSchemaMismatchError(
                 f"{message}.", hint="Compare the columns of source and target with spec.transform and the key."

@@ -6,7 +6,7 @@ A defect of the product is not transient (fault D11).
 import pytest
 
 from backfill_spark.delta.statistics.moments import read_moment
-from backfill_spark.jvm.failures import unexplained
+from backfill_spark.jvm.failures import Trouble, trouble_of, unexplained
 from backfill_spark.rows.transform import Transform
 
 DEFECTS = [
@@ -18,6 +18,27 @@ DEFECTS = [
 ]
 ROW = "[NUMERIC_VALUE_OUT_OF_RANGE] no. SQLSTATE: 22003"
 OURS = "[USER_RAISED_EXCEPTION] backfill: statistics exclude a row of file:/lake/s/a.parquet. SQLSTATE: P0001"
+
+
+S3A = (
+    "org.apache.hadoop.fs.s3a.{}: PUT 0-byte object on orders: software.amazon.awssdk.services.s3.model.S3Exception: {} "
+    "(Service: S3, Status Code: {}, Request ID: 18A5)"
+)
+"""Message of Hadoop's S3 client: a class, the store's message and code, and the status."""
+
+ANSWERS = [
+    ("AWSBadRequestException", "KMS.DisabledException", 400, Trouble.DENIED),
+    ("AWSBadRequestException", "KMS.NotFoundException", 400, Trouble.DENIED),
+    ("AWSBadRequestException", "KMS.KMSInvalidStateException", 400, Trouble.DENIED),
+    ("AWSBadRequestException", "AuthorizationHeaderMalformed", 400, Trouble.DENIED),
+    ("AWSRedirectException", "PermanentRedirect", 301, Trouble.DENIED),
+    ("AWSBadRequestException", "InvalidRequest", 400, Trouble.REJECTED),
+    ("AWSUnsupportedFeatureException", "NotImplemented", 501, Trouble.REJECTED),
+    ("AWSBadRequestException", "KMS.ThrottlingException", 400, Trouble.AWAY),
+    ("AWSBadRequestException", "RequestTimeout", 400, Trouble.AWAY),
+    ("AWSServiceThrottledException", "SlowDown", 503, Trouble.AWAY),
+    ("AWSStatus500Exception", "InternalError", 500, Trouble.AWAY),
+]
 
 
 class SparkError(Exception):
@@ -50,6 +71,22 @@ class TestAnErrorOfOurOwnCode:
     def test_other_errors_may_pass(self, error):
         """The cause is a disk, a network, the memory of the machine, or an error that Spark reports."""
         assert unexplained(error, doing="a Spark job").reason == "Transient"
+
+
+class TestAnAnswerOfAStore:
+    """An answer that stays the same is no outage, which would count no failure."""
+
+    @pytest.mark.parametrize(("name", "code", "status", "trouble"), ANSWERS)
+    def test_only_a_busy_or_silent_store_is_away(self, name, code, status, trouble):
+        """Before, each answer with status 400 or 501 was an outage, and such a job never failed."""
+        assert trouble_of(OSError(S3A.format(name, code, status))) is trouble
+
+    def test_a_rejected_request_counts_a_failure_and_names_the_settings(self):
+        """The cause is unknown, so a retry may help, but not without end."""
+        explained = unexplained(OSError(S3A.format("AWSBadRequestException", "InvalidRequest", 400)), doing="a read")
+
+        assert (explained.reason, explained.outside) == ("Transient", False)
+        assert "fs.s3a" in explained.hint
 
 
 class TestARowThatCannotBeComputed:

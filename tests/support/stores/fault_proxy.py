@@ -47,7 +47,7 @@ class Fault:
 
     what: str
     """`slow down`: 503, `denied`: 403, `stall`: no answer and no effect; `lost answer`: the request takes effect, and the
-    connection ends without an answer."""
+    connection ends without an answer; `rejected`: the status and the code below."""
 
     method: str
     """`COPY` for a copy in the store, else the method of HTTP."""
@@ -60,6 +60,9 @@ class Fault:
 
     left: int = field(default=0)
     """Number of stalled clients that left by themselves."""
+
+    status: int = 400
+    code: str = ""
 
 
 class _Proxy(ThreadingHTTPServer):
@@ -190,6 +193,10 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if what == "denied":
             self._answer(FORBIDDEN, {"Content-Type": "application/xml"}, DENIED)
+            return
+        if what == "rejected":
+            error = f"<Error><Code>{fault.code}</Code><Message>A message of the store.</Message></Error>"
+            self._answer(fault.status, {"Content-Type": "application/xml"}, error.encode())
             return
         if self.server.is_skewed(self.headers["X-Amz-Date"]):
             date = format_datetime(datetime.now(UTC) + self.server.ahead, usegmt=True)

@@ -43,7 +43,15 @@ def check_conditional_writes(spark: SparkSession, files: Any, folder: str) -> No
     store = getattr(jvm.io.delta.storage, LOG_STORES[S3].rpartition(".")[2])(hadoop_conf(spark))
     probe: Any = jvm.org.apache.hadoop.fs.Path(f"{folder}/_probe-{secrets.token_hex(8)}")
     try:
-        _write(store, jvm, probe, spark)
+        try:
+            _write(store, jvm, probe, spark)
+        except JAVA_ERRORS as error:
+            if not is_a(error, "AWSUnsupportedFeatureException"):
+                raise
+            raise UnsupportedTargetFeatureError(
+                f"{folder}: the store has no PUT with If-None-Match, so two writers could write the same version of the log.",
+                hint=f"Use a store with conditional writes ({PAGE}).",
+            ) from error
         try:
             _write(store, jvm, probe, spark)
         except JAVA_ERRORS as error:

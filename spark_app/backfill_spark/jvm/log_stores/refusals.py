@@ -1,4 +1,4 @@
-"""Permanent errors of S3: wrong or missing credentials, and clock skew. A retry does not help."""
+"""Permanent errors of S3: wrong credentials, regions and keys for encryption, and clock skew. A retry does not help."""
 
 from __future__ import annotations
 
@@ -21,8 +21,20 @@ WRONG_CLOCK: Final = r"RequestTimeTooSkewed|difference between the request time 
 NO_KEYS: Final = r"No AWS Credentials provided|NoAwsCredentials|NoAuthWithAWS|StsException"
 """No environment variable has keys, and no service provides any: Amazon's service for roles (STS) is absent or rejected the token."""
 
-SAID: Final = (NO_KEYS, WRONG_KEYS, WRONG_CLOCK)
+WRONG_REGION: Final = r"AuthorizationHeaderMalformed|authorization header is malformed|PermanentRedirect|[Pp]ermanent redirect|Status Code: 301"
+"""The bucket is in another region, or another address of the store has it."""
+
+WRONG_ENCRYPTION: Final = r"KMS\.\w{0,64}(?:Disabled|NotFound|InvalidState|InvalidKeyUsage)"
+"""The key service (KMS) has no such key, or the key is disabled or being deleted."""
+
+SAID: Final = (NO_KEYS, WRONG_KEYS, WRONG_CLOCK, WRONG_REGION, WRONG_ENCRYPTION)
 """Patterns of all these errors. S3 answers some of them with status 400, like a malformed request."""
+
+PASSING: Final = r"RequestTimeout\b|Throttling|SlowDown"
+"""Codes that S3 answers with status 400, and that do not concern the content of a request."""
+
+REJECTED: Final = r"AWSBadRequestException|AWSUnsupportedFeatureException|Status Code: (?:400|405|415|501)\b"
+"""The store answers that it never accepts such a request, for any other reason."""
 
 _GIVER, _TOO_OFTEN = "Service: Sts", "Rate exceeded"
 
@@ -35,15 +47,26 @@ KEYS_HINT: Final = (
     "Correct AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, for keys of a session, AWS_SESSION_TOKEN in the environment "
     f"of driver and executors, or in the Secret that provides them ({PAGE})."
 )
+REGION_HINT: Final = f"Set fs.s3a.endpoint.region, or AWS_REGION, to the region of the bucket, and fs.s3a.endpoint to its address there ({PAGE})."
+ENCRYPTION_HINT: Final = (
+    f"Enable the key, or set fs.s3a.encryption.key, or the default key of the bucket, to one that exists ({PAGE})."
+)
+REJECTED_HINT: Final = (
+    f"The store answers, and rejects the request: check the settings of its client, fs.s3a.* ({PAGE})."
+)
 
 
 def hint_of(error: Exception, otherwise: str) -> str:
-    """Return the hint for a denied access: about credentials or the clock if the error names them, else `otherwise`."""
+    """Return the hint for a denied access: about the setting or the clock that the error names, else `otherwise`."""
     text = whole_text(error)
     if re.search(WRONG_CLOCK, text):
         return CLOCK_HINT
     if re.search(NO_KEYS, text):
         return NO_KEYS_HINT
+    if re.search(WRONG_REGION, text):
+        return REGION_HINT
+    if re.search(WRONG_ENCRYPTION, text):
+        return ENCRYPTION_HINT
     return KEYS_HINT if re.search(WRONG_KEYS, text) else otherwise
 
 

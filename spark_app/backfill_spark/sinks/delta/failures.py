@@ -163,6 +163,8 @@ def _explained(error: Exception, *, path: str, message: str) -> BackfillError | 
             return _damaged_file(path, message)
         case Trouble.AWAY:
             return AwayError(message)
+        case Trouble.REJECTED:
+            return TransientError(message, hint=refusals.REJECTED_HINT)
         case Trouble.CONFLICT:
             return TransientError(message)
         case Trouble.UNKNOWN if is_about_a_file(error, path):

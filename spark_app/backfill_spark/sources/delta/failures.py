@@ -69,6 +69,8 @@ def explain_look(error: Exception, spark: SparkSession | None = None, *, path: s
             return SourceDamagedError(message, hint=LOG_HINT)
         case Trouble.AWAY:
             return AwayError(message)
+        case Trouble.REJECTED:
+            return TransientError(message, hint=refusals.REJECTED_HINT)
         case _:
             return TransientError(message)
 
