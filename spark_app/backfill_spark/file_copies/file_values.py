@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark.sql.types import DataType, DoubleType, FloatType, StructType
+from pyspark.sql.types import DoubleType, FloatType, StructField, StructType
 
 from backfill_core.file_copies.copy_modes import NO_FOLDER
 from backfill_core.file_copies.facts import ColumnFacts, TableFacts
@@ -36,7 +36,7 @@ class FilterColumn:
     """A filter column whose statistics are exact."""
 
     facts: ColumnFacts
-    kind: DataType
+    field: StructField
     is_partition: bool
 
     def values(self, logged: LoggedValues, column: int) -> Values:
@@ -44,11 +44,11 @@ class FilterColumn:
         name = self.facts.physical
         if self.is_partition and name not in logged.partition:
             return Values()
-        (bounds,) = bounds_of([logged], column, self.kind, partition=name if self.is_partition else None)
+        (bounds,) = bounds_of([logged], column, self.field, partition=name if self.is_partition else None)
         if isinstance(bounds, OnlyNulls):
             return Values(nulls=Nulls.ALL)
         if self.is_partition:
-            none = is_partition_value(logged.partition[name], self.kind)
+            none = is_partition_value(logged.partition[name], self.field.dataType)
         else:
             none = logged.nulls[column] == 0
         nulls = Nulls.NONE if none else Nulls.PERHAPS
@@ -58,7 +58,7 @@ class FilterColumn:
             case Bounds(low, high):
                 values = Values(_trusted(low), _trusted(high), nulls)
         # NaN is larger than any number, but never included in bounds.
-        return replace(values, high=None) if isinstance(self.kind, FloatType | DoubleType) else values
+        return replace(values, high=None) if isinstance(self.field.dataType, FloatType | DoubleType) else values
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class FilterColumns:
         )
         return cls(
             tuple(
-                FilterColumn(column, schema[column.name].dataType, column.name in table.partitions)
+                FilterColumn(column, schema[column.name], column.name in table.partitions)
                 for column in columns
                 if has_order(schema[column.name].dataType)
             )

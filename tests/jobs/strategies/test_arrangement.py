@@ -197,6 +197,23 @@ class TestKinds:
         assert wrong_seals(source, target, Key((1, 2, 3, 4, 5, 6, 0), (*down.values(), False))) == []
         assert len({str(seal.progress["positions"]) for seal in seals(target)}) >= 5
 
+    def test_a_column_that_was_widened_to_double_orders_the_rows_exactly(self, spark, tmp_path, run):
+        """Readers see 0.10000000149011612 where the statistics of an older file have 0.1: no file excludes its own rows."""
+        source, target = str(tmp_path / "s"), str(tmp_path / "t")
+        widens = "'delta.enableTypeWidening' = 'true', 'delta.enableChangeDataFeed' = 'true'"
+        spark.sql(f"CREATE TABLE delta.`{source}` (id LONG, f FLOAT) USING delta TBLPROPERTIES ({widens})")
+        for first in (0, 20, 40):
+            spark.sql(
+                f"INSERT INTO delta.`{source}` SELECT id, CAST(id / 10 AS FLOAT) FROM range({first}, {first + 20}, 1, 1)"
+            )
+        spark.sql(f"ALTER TABLE delta.`{source}` ALTER COLUMN f TYPE DOUBLE")
+
+        outcome = run(chunk_rows=7, orderBy=[{"column": "f"}])
+
+        rows, copied = (spark.read.format("delta").load(path).collect() for path in (source, target))
+        assert (outcome.outcome, outcome.message) == ("Complete", "")
+        assert sorted(copied) == sorted(rows)
+
     def test_a_table_with_deleted_rows_is_copied_in_two_attempts(self, spark, tmp_path, run):
         """R-ARR-9, 35, 38: stopped under a limit, the job resumes after its last row."""
         source, target = str(tmp_path / "s"), str(tmp_path / "t")

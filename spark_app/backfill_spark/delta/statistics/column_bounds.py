@@ -28,11 +28,13 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    StructField,
     TimestampNTZType,
     TimestampType,
 )
 
 from backfill_core.file_copies.facts import partition_value
+from backfill_core.log_shipping.columns import TYPE_CHANGES
 from backfill_spark.delta.source_file import LoggedValues
 from backfill_spark.delta.statistics.moments import read_moment
 
@@ -64,19 +66,23 @@ class Unknown:
 FileBounds = Bounds | OnlyNulls | Unknown
 
 
-def bounds_of(files: Iterable[LoggedValues], column: int, kind: DataType, *, partition: str | None) -> list[FileBounds]:
+def bounds_of(
+    files: Iterable[LoggedValues], column: int, field: StructField, *, partition: str | None
+) -> list[FileBounds]:
     """Return the bounds of a column in each file.
 
     Args:
         files: The log's facts about the files.
         column: Index of the column among the requested ones.
-        kind: Type of the column.
+        field: The column, with the metadata that the log has of it.
         partition: Physical name of the column if it is a partition column.
     """
+    kind = field.dataType
     if partition is not None:
         spelled = kind.json()
         return [_of_partition(partition_value(file.partition.get(partition), spelled), kind) for file in files]
-    return [_of_statistics(file, column, kind) for file in files]
+    bounds = [_of_statistics(file, column, kind) for file in files]
+    return [*map(_of_singles, bounds)] if _was_single(field) else bounds
 
 
 def _of_partition(text: str | None, kind: DataType) -> FileBounds:
@@ -124,6 +130,20 @@ def _bounds(smallest: Any, largest: Any, kind: DataType) -> FileBounds:
     if isinstance(kind, DecimalType) and kind.precision > EXACT_DIGITS:
         return Bounds(_widened(low, kind, ROUND_FLOOR, -1), _widened(high, kind, ROUND_CEILING, 1))
     return Bounds(low, high)
+
+
+def _was_single(field: StructField) -> bool:
+    """Return true if older files of a column of doubles may have four-byte floats."""
+    return any(change.get("fromType") == "float" for change in field.metadata.get(TYPE_CHANGES) or ())
+
+
+def _of_singles(bounds: FileBounds) -> FileBounds:
+    """Return bounds that also contain four-byte floats: readers see 0.10000000149011612 where the log has 0.1."""
+    if not isinstance(bounds, Bounds):
+        return bounds
+    low, high = _single(bounds.low), _single(bounds.high)
+    # A bound beyond the largest four-byte float is infinite as one: the file has doubles.
+    return Bounds(min(bounds.low, low), max(bounds.high, high)) if isfinite(low) and isfinite(high) else bounds
 
 
 def _widened(value: Decimal | int, kind: DecimalType, rounding: str, sign: int) -> Decimal:

@@ -34,7 +34,7 @@ def logged_bounds(
     """
     name = physical_name(field)
     files = values_at(spark, path, version, columns=[name])
-    return bounds_of(files, 0, field.dataType, partition=name if partitioned else None)
+    return bounds_of(files, 0, field, partition=name if partitioned else None)
 
 
 def check_order_column(column: str, schema: StructType, *, field: str) -> DataType:

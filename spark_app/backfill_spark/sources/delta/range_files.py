@@ -183,7 +183,7 @@ class RangeFiles:
         files = values_at(self._spark, self._access.source, version, columns=names)
         self._access.check_listed(version, files)
         bounds = [
-            bounds_of(files, at, field.dataType, partition=names[at] if field.name in partitions else None)
+            bounds_of(files, at, field, partition=names[at] if field.name in partitions else None)
             for at, field in enumerate(fields)
         ]
         return [

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from pyspark.sql.types import DecimalType, DoubleType, FloatType, LongType, StringType, TimestampType
+from pyspark.sql.types import DecimalType, DoubleType, FloatType, LongType, StringType, StructField, TimestampType
 from support.tables.jobs import job
 
 from backfill_core.errors import InvalidSpecError
@@ -25,8 +25,8 @@ def logged(low, high, *, rows=5, nulls=0, **partition):
     return LoggedValues("p", rows, "", 0, (low,), (high,), (nulls,), partition)
 
 
-def bounds(kind, *files, partition=None):
-    return bounds_of(files, 0, kind, partition=partition)
+def bounds(kind, *files, partition=None, metadata=None):
+    return bounds_of(files, 0, StructField("c", kind, metadata=metadata), partition=partition)
 
 
 TYPES = {
@@ -71,6 +71,18 @@ class TestTheLog:
         assert bounds(DecimalType(15, 1), logged(Decimal("0.1"), 7)) == [Bounds(Decimal("0.1"), 7)]
         assert bounds(LongType(), logged(-(2**63), 2**63 - 1)) == [Bounds(-(2**63), 2**63 - 1)]
         assert single.low == single.high == 0.10000000149011612
+
+    def test_bounds_of_a_float_that_became_a_double_are_wider(self):
+        """Older files have four-byte floats, and the log has their shortest string. A row must not be outside the bounds."""
+        was = {"delta.typeChanges": [{"fromType": "float", "toType": "double"}]}
+        files = logged(0.1, 0.1), logged(0.7, 0.7), logged(-1e300, 1e300), logged(None, None)
+
+        assert bounds(DoubleType(), *files, metadata=was) == [
+            Bounds(0.1, 0.10000000149011612),
+            Bounds(0.699999988079071, 0.7),
+            Bounds(-1e300, 1e300),
+            Unknown(),
+        ]
 
     def test_bounds_of_a_rounded_decimal_are_wider(self):
         """delta-rs converts decimals to floats. A row must not be outside the bounds."""
