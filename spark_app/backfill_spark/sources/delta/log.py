@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
     from backfill_spark.ports.source import PinnedTable
 
 CACHE_MAX = 10_000
-"""Number of versions whose facts are cached; a few hundred bytes each."""
+"""Number of versions whose facts are cached; a few hundred bytes each, for any number of files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """Facts of one commit."""
 
-    added: tuple[str, ...]
-    """The `add` action of each file with new rows, as a line of a commit, without its statistics."""
+    adds: bool
+    """True if the commit added rows."""
 
     removes: bool
     """True if the commit updated or deleted rows."""
@@ -192,8 +193,14 @@ class VersionLog:
         return runs
 
     def added(self, number: int) -> tuple[str, ...]:
-        """Return the `add` action of each file with new rows of a version; see `Version`."""
-        return self._version(number).added
+        """Return the `add` action of each file with new rows of a version, as a line of a commit without its statistics."""
+        return tuple(map(without_statistics, self._adds(number)))
+
+    def _adds(self, number: int) -> list[Mapping[str, Any]]:
+        """Return the `add` actions with new rows; read again, because a commit may have any number of them."""
+        if not self._version(number).adds:
+            return []
+        return [action["add"] for action in self._actions(number, self._text(number)) if _adds_rows(action)]
 
     def appended(self, after: int, upto: int) -> list[tuple[int, str]] | None:
         """Return the `add` action, with statistics, of each file with new rows in the versions `(after, upto]`, by version.
@@ -203,13 +210,7 @@ class VersionLog:
         numbers = range(after + 1, upto + 1)
         if any(self._version(number).removes for number in numbers):
             return None
-        files = [
-            (number, action["add"])
-            for number in numbers
-            if self._version(number).added
-            for action in map(action_of, lines_of(self._text(number)))
-            if action.get("add", {}).get("dataChange")
-        ]
+        files = [(number, add) for number in numbers for add in self._adds(number)]
         if len({add["path"] for _, add in files}) < len(files):
             return None
         return [(number, json.dumps({"add": add})) for number, add in files]
@@ -226,10 +227,20 @@ class VersionLog:
         return self._seen[number]
 
     def _parsed(self, number: int, text: str) -> Version:
-        try:
+        with self._explained(number):
+            return parse(self._actions(number, text))
+
+    def _actions(self, number: int, text: str) -> list[dict[str, Any]]:
+        """Return the actions of a commit whose files the job may read."""
+        with self._explained(number):
             actions = [action_of(line) for line in lines_of(text)]
-            version = parse(actions)
             self._access.check_actions(number, actions)
+        return actions
+
+    @contextmanager
+    def _explained(self, number: int) -> Iterator[None]:
+        try:
+            yield
         except UserDefinedTypeError as error:
             raise self._unread(error, number) from error
         except NO_ACTION as error:
@@ -237,7 +248,6 @@ class VersionLog:
                 f"version {number} of {self._path} is not a valid commit: {error}.",
                 hint="Restore the file in the source's _delta_log, or start a new job from a version after it.",
             ) from error
-        return version
 
     def check_kept(self, number: int) -> None:
         """Fail if a version that is not consumed yet is gone.
@@ -283,12 +293,11 @@ def parse(actions: Sequence[Mapping[str, Any]]) -> Version:
     """
     if not actions:
         raise ValueError("the file is empty")
-    added: list[str] = []
-    removes, operation = False, ""
+    adds = removes = False
+    operation = ""
     table_id, schema, feed, partitions = None, None, None, None
     for action in actions:
-        if action.get("add", {}).get("dataChange"):
-            added.append(without_statistics(action["add"]))
+        adds |= _adds_rows(action)
         removes |= bool(action.get("remove", {}).get("dataChange")) or "cdc" in action
         metadata = action.get("metaData")
         if metadata is not None:
@@ -298,7 +307,11 @@ def parse(actions: Sequence[Mapping[str, Any]]) -> Version:
             partitions = tuple(metadata.get("partitionColumns") or ())
         operation = action.get("commitInfo", {}).get("operation", operation)
     changed = changed_bytes(actions)
-    return Version(tuple(added), removes, table_id, schema, feed, partitions, operation, changed)
+    return Version(adds, removes, table_id, schema, feed, partitions, operation, changed)
+
+
+def _adds_rows(action: Mapping[str, Any]) -> bool:
+    return bool(action.get("add", {}).get("dataChange"))
 
 
 def changed_bytes(actions: Sequence[Mapping[str, Any]]) -> int:

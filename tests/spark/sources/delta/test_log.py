@@ -3,7 +3,9 @@
 Invalid commits are named.
 """
 
+import gc
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -299,6 +301,32 @@ class TestBlankLines:
 
         with pytest.raises(SourceDamagedError, match=f"{1:020d}.json"):
             opened(spark, path)
+
+
+class TestManyFiles:
+    """A job that follows a table for months reads commits of any size."""
+
+    def test_the_files_of_past_versions_take_no_memory(self, spark, tmp_path):
+        """Facts of 10,000 versions are kept. With their files, commits of 500 files took gigabytes of the driver."""
+        path = str(tmp_path / "s")
+        make_orders(spark, path, 4, files=1)
+        source = opened(spark, path)
+        (add,) = (json.loads(line) for line in commit(path, 0).read_text().splitlines() if line.startswith('{"add"'))
+        for version in (1, 2, 3):
+            paths = (f"part-{version}-{number}.parquet" for number in range(4000))
+            commit(path, version).write_text(
+                "".join(json.dumps({"add": add["add"] | {"path": name}}) + "\n" for name in paths)
+            )
+        source.check_versions(0, 1)  # loads what the first commit needs
+
+        tracemalloc.start()
+        source.check_versions(1, 3)
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert kept < 200_000
+        assert len(source.appended(0, 3)) == 12_000
 
 
 class TestNoCommit:
