@@ -18,7 +18,7 @@ Releasing        done           Flipping        stops the driver; removes the jo
                  failed         Interrupted
 Flipping         done           Settling        the name points to the target
                  failed         Interrupted
-Settling         done           Switched        stores the mark Switched; keepSource: Released lifts the fence instead
+Settling         done           Switched        stores the mark Switched; keepSource: Released ends as the step Completing instead
                  failed         Interrupted
 GivingUp         done           Following       lifts the fence of a switch-over, also one of an earlier run; `backfill fence` keeps its own
                  failed         Interrupted
@@ -51,7 +51,7 @@ Reopening        done           Undone          lifts the fence of the source an
 Redoing          done           Releasing       stores the mark Flipping again: writes to the target must stay visible
                  failed         Interrupted
 
-Completing       done           Completed       lifts the fence of the source and removes the mark, in one log entry
+Completing       done           Completed       restores the retention of the source; then lifts its fence and removes the mark, in one log entry
                  failed         Interrupted
 
 An interrupted command is run again: the mark in the source's log decides where it continues. Before the mark, a run starts again.

@@ -273,7 +273,7 @@ class _Run:
 
     def _settle(self) -> None:
         if self.tables.context.backfill.spec.switch.keep_source == "Released":
-            self.tables.open_source(self.mark)
+            self.tables.leave_source(self.mark)
         else:
             self._stage("Switched")
 
@@ -358,7 +358,7 @@ class _Run:
         self._stage("Flipping")
 
     def _complete(self) -> None:
-        self.tables.open_source(self.mark)
+        self.tables.leave_source(self.mark)
 
     # ------------------------------------------------------------------ the mark
     @property

@@ -34,7 +34,7 @@ from backfill_core.switch_over.release import leave_step, return_step
 from backfill_core.switch_over.source_name import source_behind
 from backfill_spark import flips, sources
 from backfill_spark.delta.log import added_at, transaction_of
-from backfill_spark.driver.fence import request_of, settled
+from backfill_spark.driver.fence import end_hold_log, request_of, settled
 from backfill_spark.driver.job_context import JobContext
 from backfill_spark.log_shipping.file_actions import file_added
 from backfill_spark.ports.committer import StoredState
@@ -211,6 +211,11 @@ class SwitchTables:
         """Lift the fence of the source, and remove the mark."""
         request = request_of(self.context.backfill, "")
         self._settled(self.source, lambda head: lift_step(head, request, mark))
+
+    def leave_source(self, mark: Mark | None) -> None:
+        """Restore the retention of the source if the job extended it, then lift the fence: no attempt of the job follows."""
+        end_hold_log(self.source, self.context.backfill)
+        self.open_source(mark)
 
     def open_target(self) -> None:
         """Lift a fence that an undo of this job left on the target."""

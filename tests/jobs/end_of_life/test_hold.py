@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,14 @@ from support.tables.oracle import seals, violations
 from support.tables.other_engine import update
 
 from backfill_core.errors import PermissionDeniedError
+from backfill_core.switch_over.steps import End, Goal
 from backfill_spark.driver.attempt import run_driver
 from backfill_spark.driver.plan import plan_job
 from backfill_spark.driver.release import release
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
+from backfill_spark.switch_over.command import switch_over
+from backfill_spark.switch_over.plan import SwitchOptions
 
 LOG, FILES, HOLD = "delta.logRetentionDuration", "delta.deletedFileRetentionDuration", "backfill.hold"
 HELD = "interval 2160 hours"
@@ -95,6 +99,27 @@ class TestAHold:
         release(place.job(after="Follow"), settings=place.settings, force=True, spark=spark)
 
         assert place.kept == ("interval 9 days", "interval 20 days", False)
+
+    @pytest.mark.parametrize("kept", ["Fenced", "Released"])
+    def test_the_end_of_a_switch_over_ends_the_hold(self, spark, place, kept):
+        """No attempt of the job follows, so nothing else would restore the retention; an undo before it still finds the hold."""
+        assert place.stopped().outcome == "Stopped"
+        backfill = place.job(after="Follow", verify="Final", switch={"keepSource": kept})
+        move = partial(
+            switch_over,
+            backfill,
+            settings=place.settings,
+            options=SwitchOptions(),
+            stop_other=lambda: None,
+            spark=spark,
+        )
+
+        assert move(goal=Goal.SWITCH).end == End.SWITCHED
+        if kept == "Fenced":
+            assert place.kept == (HELD, HELD, True)
+            assert move(goal=Goal.COMPLETE).end == End.COMPLETED
+
+        assert place.kept == ("interval 9 days", None, False)
 
     def test_a_failed_job_ends_its_hold(self, place):
         """Nothing retries it, so no attempt would end the hold later."""
