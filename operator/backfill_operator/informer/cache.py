@@ -144,6 +144,10 @@ class Cache:
             return len(self._active.get(namespace, ()))
         return sum(len(keys) for keys in self._active.values())
 
+    def active_closings(self, namespace: str) -> int:
+        """Return the number of deleted Backfills of a namespace whose last driver is active."""
+        return sum(self._backfills[key].index.closing for key in self._active.get(namespace, ()))
+
     def keys(self) -> list[Key]:
         """Return all Backfills."""
         return list(self._backfills)

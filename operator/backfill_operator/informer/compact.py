@@ -83,6 +83,9 @@ class IndexFields:
     depends_on: tuple[str, ...] = ()
     """Names of the Backfills that must come before its first attempt; empty after it."""
 
+    closing: bool = False
+    """True if its attempt ends a deleted job."""
+
     reached: tuple[str, ...] = ()
     """True conditions that another Backfill may wait for."""
 
@@ -106,7 +109,7 @@ def stub_of(metadata: Raw, index: IndexFields, status: Raw | None = None) -> Raw
     """Return the stub of an object with this metadata; `status` has the fields that its metrics read."""
     stub: Raw = {
         "phase": index.phase, "active": index.active, "target": index.target, "pruned": list(index.pruned),
-        "strategy": index.strategy, "reason": index.reason, "receipt": index.receipt,
+        "strategy": index.strategy, "reason": index.reason, "receipt": index.receipt, "closing": index.closing,
         "dependsOn": list(index.depends_on), "reached": list(index.reached),
     }  # fmt: skip
     if status:
@@ -126,13 +129,14 @@ def index_fields_of(raw: Raw, *, pruned: tuple[str, ...] | None = None) -> Index
         strategy, reason, receipt = (str(stub.get(name, "")) for name in ("strategy", "reason", "receipt"))
         return IndexFields(
             stub["phase"], stub["active"], stub["target"], tuple(stub["pruned"]), strategy, reason, receipt,
-            depends_on=tuple(stub["dependsOn"]), reached=tuple(stub["reached"]),
+            depends_on=tuple(stub["dependsOn"]), closing=stub["closing"], reached=tuple(stub["reached"]),
         )  # fmt: skip
     status = _mapping(raw.get("status"))
-    phase, state = status.get("phase"), _mapping(status.get("attempt")).get("state")
+    phase, attempt = status.get("phase"), _mapping(status.get("attempt"))
     return IndexFields(
         phase=phase[:64] if isinstance(phase, str) else "",
-        active=state in ("Planned", "Created"),
+        active=attempt.get("state") in ("Planned", "Created"),
+        closing=attempt.get("procedure") == "Close",
         target=target_of(raw),
         pruned=pruned_fields(raw) if pruned is None else pruned,
         strategy=strategy_of(raw.get("spec")),

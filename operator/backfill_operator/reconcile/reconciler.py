@@ -187,13 +187,14 @@ class Reconciler:
     def _decide(self, key: Key, seen: Observation) -> Decision:
         """Decide, and reserve the slot of a launch before any other coroutine runs."""
         priority = 0 if isinstance(seen.spec, SpecRefused) else seen.spec.priority
-        no_room = self._slots.no_room(key, priority)
+        deleted = seen.deletion_ms is not None
+        no_room = self._slots.no_room(key, priority, deleted=deleted)
         decision = decide(replace(seen, no_room=no_room), self._now_ms())
         if any(isinstance(action, LaunchDriver) for action in decision.actions):
-            self._slots.reserve(key)
+            self._slots.reserve(key, deleted=deleted)
         elif not any(isinstance(action, RefetchPods) for action in decision.actions):
             waits = bool(no_room) and decision.waits_for_room
-            self._slots.note(key, waits=waits, priority=priority)
+            self._slots.note(key, waits=waits, priority=priority, deleted=deleted)
         return decision
 
     async def _execute(self, key: Key, raw: Raw, seen: Observation, decision: Decision) -> float | None:

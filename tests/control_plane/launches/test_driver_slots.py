@@ -6,12 +6,15 @@ from support.cluster.fake_api import Fault
 from support.operators.finished import finished
 from support.operators.rig import NAMESPACE, Rig
 
+from backfill_api.status.ending import Ending
+from backfill_api.status.procedure import ProcedureEnd
 from backfill_operator.informer.cache import Cache
 from backfill_operator.metrics import Metrics
 from backfill_operator.reconcile.driver_slots import DriverSlots
 from backfill_operator.reconcile.reconciler import Reconciler
 from backfill_operator.settings import OperatorSettings
 
+RELEASED = Ending(outcome="Complete", procedure=ProcedureEnd(kind="Close", end="Released"))
 FAR = {"relist_min_seconds": 60, "relist_max_seconds": 60}
 """Full lists must not repair a wake-up that is missing."""
 
@@ -295,3 +298,44 @@ class TestRoomForDrivers:
             rig.delete("a")
             await rig.until_holds("Running", "b")
             assert {namespace for namespace, _ in rig.store.objects["backfills"]} == {NAMESPACE}
+
+
+class TestDeletions:
+    """A deleted Backfill needs a last driver, and drivers that follow their sources free no slot."""
+
+    async def test_deleted_backfills_start_one_after_the_other_although_all_slots_are_taken(self):
+        """The second one names its reason to wait, and the end of the first one starts it at once."""
+        async with Rig(max_drivers=1, **FAR) as rig:
+            for name in ("a", "b", "busy"):
+                rig.create(name, target=target(f"/data/{name}"), deletionPolicy="Release")
+                await rig.until_holds("Running", name)
+                if name != "busy":
+                    await finish(rig, name)
+            rig.create("later", target=target("/data/later"))
+            await rig.until(lambda: waits(rig, "later"))
+            rig.delete("a")
+            await rig.until(lambda: rig.driver("a", 2) in rig.kubelet.running, 5)
+            rig.delete("b")
+            await rig.until(lambda: waits(rig, "b"))
+            assert "the operator's limit of 1 running driver is reached" in rig.message("Reconciling", "b")
+            assert "only 1 deleted Backfill of a namespace may have a driver" in rig.message("Reconciling", "b")
+
+            rig.kubelet.finish(rig.driver("a", 2), exit_code=0, ending=RELEASED)
+            await rig.until(lambda: rig.driver("b", 2) in rig.kubelet.running, 5)
+            rig.kubelet.finish(rig.driver("b", 2), exit_code=0, ending=RELEASED)
+            await rig.until(lambda: rig.get("b") is None)
+
+            assert waits(rig, "later")
+            assert rig.holds("Running", "busy")
+
+    def test_a_deletion_that_is_decided_takes_the_place_of_the_next_one(self):
+        """Other Backfills decide before its attempt is recorded; another namespace has a place too."""
+        line = Line(max_drivers=1)
+        line.store("busy", active=True)
+        first, second = line.store("first"), line.store("second")
+
+        assert line.slots.no_room(first, deleted=True) == ""
+        line.slots.reserve(first, deleted=True)
+        assert line.slots.no_room(second, deleted=True)
+        assert line.slots.no_room(("other", "third"), deleted=True) == ""
+        assert line.slots.no_room(second)
