@@ -11,7 +11,6 @@ from backfill_core.lifecycle.inputs.driver_line import Line, has_turn
 from backfill_operator.informer.cache import Cache, Key
 from backfill_operator.settings import OperatorSettings
 
-
 DELETIONS_BEYOND: Final = 1
 """Drivers of deleted Backfills that may run in a namespace although the limits are reached: drivers that follow a source free no slot."""
 
