@@ -12,7 +12,7 @@ from backfill_api.status.status import BackfillStatus, RefreshTimes
 from backfill_api.timestamps import ms_of, rfc3339
 from backfill_core.lifecycle.actions import EventNote
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.procedures import procedure_of
+from backfill_core.lifecycle.inputs.procedures import is_switched, procedure_of
 from backfill_core.lifecycle.observation import SpecRefused
 from backfill_core.lifecycle.status.conditions import ConditionSet
 
@@ -83,8 +83,9 @@ def _is_repaired(status: BackfillStatus) -> bool:
 
 
 def _scheduled(context: Context) -> RefreshSpec | None:
+    """Return the schedule; `None` without one, and after a switch-over, because the target then has other writers."""
     spec = context.observation.spec
-    return None if isinstance(spec, SpecRefused) else spec.refresh
+    return None if isinstance(spec, SpecRefused) or is_switched(context.status) else spec.refresh
 
 
 def _times(context: Context, refresh: RefreshSpec, before: RefreshTimes | None, *, finished: bool) -> RefreshTimes:

@@ -15,6 +15,7 @@ from support.operators.switched_world import over as end_of_procedure
 from backfill_api.names import REFRESH_ANNOTATION, REPAIR_ANNOTATION
 from backfill_api.spec.change_claim import PauseAll
 from backfill_api.status.ending import Ending
+from backfill_api.status.procedure import SwitchRun
 from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import RefreshRun, RefreshTimes
 from backfill_api.timestamps import rfc3339
@@ -292,6 +293,16 @@ class TestASchedule:
 
         assert (times(waits).waits, launches(waits)) == ("AllJobsPaused", [])
         assert launches(checked(lifted, NIGHT_1_MS + 60_000)) == [(2, True)]
+
+    @pytest.mark.parametrize("place", ["Target", "Released"])
+    def test_schedule_of_a_job_that_was_switched_over_starts_nothing(self, place: str) -> None:
+        """Its target has other writers, and a driver would end with an error: a requested refresh has no effect either."""
+        seen = scheduled()
+        run = SwitchRun(goal="Switch", state="Switched", place=place, start=rfc3339(T0))
+        decision = checked(replace(seen, status=seen.status.model_copy(update={"switch": run})), NIGHT_1_MS)
+
+        assert launches(decision) == []
+        assert (decision.status.phase, decision.status.refresh_times) == ("Succeeded", None)
 
     def test_edit_of_a_schedule_starts_nothing(self) -> None:
         """Times of the new schedule that passed before the edit do not count as missed."""
