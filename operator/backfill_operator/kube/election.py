@@ -14,7 +14,7 @@ from typing import Any
 
 from backfill_core.errors import BackfillError
 from backfill_operator.kube.client import Cluster
-from backfill_operator.kube.errors import AlreadyExistsError, ApiError, ConflictError
+from backfill_operator.kube.errors import AlreadyExistsError, ApiError, ConflictError, NotFoundError
 from backfill_operator.kube.rate import jittered, wait
 from backfill_operator.kube.resources import LEASES, Raw
 from backfill_operator.settings import OperatorSettings
@@ -87,8 +87,8 @@ class Election:
         """Take or renew the lease if it is free or ours; `False` if it is neither, or the request failed."""
         try:
             return await self._take()
-        except (ConflictError, AlreadyExistsError):
-            self._held = None  # another process wrote it; the next try reads the holder
+        except (ConflictError, AlreadyExistsError, NotFoundError):
+            self._held = None  # another process wrote or deleted it; the next try reads the holder, or creates it
             return False
         except ApiError as error:
             _log.warning("the lease cannot be reached: %s", error)

@@ -147,3 +147,17 @@ class TestWhoLosesMustEnd:
                 renewed.clear()
                 await renewed.wait()
             assert not task.done()
+
+    async def test_leader_makes_a_deleted_lease_again(self):
+        """It wrote to the lease that was gone until its deadline, and ended, although no other process led."""
+        async with FakeApi() as api, candidates(api, "a", pace=PATIENT) as made:
+            election, task = made["a"]
+            await leads(election)
+            made_again = asyncio.Event()
+            api.store.listeners.append(
+                lambda plural, kind, _: (plural, kind) == ("leases", "ADDED") and made_again.set()
+            )
+            api.store.delete("leases", "backfill-system", "backfill-operator")
+            async with asyncio.timeout(10):
+                await made_again.wait()
+            assert not task.done()
