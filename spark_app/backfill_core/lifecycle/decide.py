@@ -24,8 +24,9 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from backfill_api.spec.override import Override
-from backfill_api.status.status import Attempt, Control
+from backfill_api.status.status import Attempt, BackfillStatus, Control
 from backfill_core.lifecycle.actions import Action, Decision, DeletePod, EventNote
+from backfill_core.lifecycle.closing import closing_left_ms, running
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import Context, classify
@@ -103,6 +104,9 @@ def decide(observation: Observation, now_ms: int) -> Decision:
     quota = workload_actions(context, result.status, result.conditions)
     details = _shared_target(observation, result.conditions) | _override_ignored(context)
     conditions = result.conditions.with_details(details)
+    if observation.deletion_ms is not None:
+        conditions = replace(conditions, phase="Terminating")
+        result = result.requeue_within(_given_up_in_ms(context, result.status))
     before, generation = observation.status.conditions, observation.generation
     status = with_refresh_times(context, result.status, conditions)
     result = result.requeue_within(next_refresh_in_ms(context, status))
@@ -127,6 +131,13 @@ def decide(observation: Observation, now_ms: int) -> Decision:
             *_ended_sidecars(result.actions, lingering),
         ),
     )
+
+
+def _given_up_in_ms(context: Context, status: BackfillStatus) -> int | None:
+    """Return the milliseconds until the end of a deleted job is given up; `None` if that time is over, or if none is under way."""
+    run = running(status)
+    left_ms = None if run is None else closing_left_ms(context, run)
+    return left_ms if left_ms is not None and left_ms > 0 else None
 
 
 def _seconds(ms: int | None) -> float | None:

@@ -23,7 +23,7 @@ from backfill_core.lifecycle.actions import (
     RemoveFinalizer,
 )
 from backfill_core.lifecycle.closing import CLOSING_MS
-from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING, LaunchFailed, Observation
+from backfill_core.lifecycle.observation import NAMESPACE_TERMINATING, LaunchFailed, Observation, SpecRefused
 
 HELD = ("backfill.dev/drain",)
 EXTENDS = {"source": {"type": "Delta", "delta": {"path": "/data/a", "key": ["id"], "hold": "Extend"}}}
@@ -307,3 +307,18 @@ class TestTheEnd:
         assert isinstance(decision.actions[0], PersistIntent)
         assert launches(decision) == [(2, "Close")]
         assert seen.status.closing == ClosingRun(state="Running", start="2027-01-15T08:00:00Z")
+
+
+class TestASpecThatBecomesUnreadable:
+    """An edit, or an upgrade of the operator, may come between the record of the last attempt and its pod."""
+
+    def test_the_operator_decides_again_when_the_deletion_is_given_up(self) -> None:
+        """No watch would report that time, so the object stayed until a restart of the operator."""
+        seen = replace(begun(), spec=SpecRefused(("spec.source: is unknown",)), pods=())
+        waits = checked(seen)
+
+        assert launches(waits) == []
+        assert (waits.status.phase, reason(waits.status)) == ("Terminating", "SpecRefused")
+        assert waits.requeue_after_s == CLOSING_MS / 1000
+        over = checked(replace(after(seen, waits, pods=(), live=True), spec=seen.spec), T0 + CLOSING_MS)
+        assert RemoveFinalizer() in over.actions
