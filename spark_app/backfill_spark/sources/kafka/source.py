@@ -95,8 +95,10 @@ class TopicSource:
             InvalidSpecError: the spec starts at a partition or an offset that does not exist.
             SourceReplacedError: a partition ends before the consumed offset.
         """
-        oldest, seen = self._client.first().offsets, self._client.newest()
+        first, seen = self._client.first().offsets, self._client.newest()
         newest = seen.offsets
+        # A partition that was added between the two requests begins at 0.
+        oldest = {name: first.get(name, 0) for name in newest}
         configured = self._client.settings_of_topic()
         self._kept, self._removals_kept = _kept_seconds(configured), _removals_kept_seconds(configured)
         # If this user may not read the settings, compaction must be assumed.

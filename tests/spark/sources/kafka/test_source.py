@@ -248,6 +248,23 @@ class TestPositions:
         with pytest.raises(OffsetsExpiredError, match="offset 1 of partition 0"):
             begins(partitionStartingOffsets={"0": 1})
 
+    def test_a_partition_that_is_added_while_a_job_begins_is_read_from_its_first_record(
+        self, topics, opened, broker, monkeypatch
+    ):
+        """The topic grows between the two requests of the start, which once ended the job with a KeyError."""
+        topic = topics.create()
+        source = opened(topic, partitionStartingOffsets={"1": 0})
+        ask = source._client.first  # noqa: SLF001 - the topic grows after this request
+
+        def first():
+            seen = ask()
+            topics.grow(topic, 2)
+            return seen
+
+        monkeypatch.setattr(source._client, "first", first)  # noqa: SLF001
+
+        assert source.subscribe(None).first == {"0": 0, "1": 0}
+
     def test_offsets_are_found_by_the_age_of_records(self, topics, opened, broker):
         """A plan needs them to find records that expire before they are read.
 
