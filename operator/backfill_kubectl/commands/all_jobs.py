@@ -46,7 +46,10 @@ def switch_all(session: Session, *, enabled: bool, operator_namespace: str, name
     switch = PauseAll(enabled=enabled, by=claim.by, note=claim.note, time=claim.time)
     before, output, wait_s = stored_switch(api, operator_namespace), options["output"], options["wait_s"]
     if before is not None and not before.enabled and not enabled:
-        click.echo("no pause of all jobs is in force; nothing was changed")
+        if output is None:
+            click.echo("no pause of all jobs is in force; nothing was changed")
+        else:
+            _answer(switch, SwitchedJobs(), "", output, waited=False)
         return
     scope = scope_of(api, namespace, operator_namespace)
     at_s = write_switch(api, operator_namespace, switch)
