@@ -219,12 +219,27 @@ class TestTheStream:
 
             assert wait_for(messages, lambda message: "problem" in message)["problem"] == "the job is gone"
 
+    def test_job_that_is_created_again_is_shown_again(self, page, source, monkeypatch):
+        """A user deletes a job and applies its file again; its page once stayed "gone" until a reload."""
+        monkeypatch.setattr("backfill_page.server.feeds.RETRY_S", 0.05)
+        with page.events(JOB) as messages:
+            next(messages)
+            source.by_key.clear()
+            wait_for(messages, lambda message: "problem" in message)
+            source.put(changed_frame(rows_per_second=7_000))
+
+            again = wait_for(messages, lambda message: message.get("regions"))
+
+        assert "7,000 rows/s" in again["regions"]["facts"]
+        assert "problem" not in again
+
     def test_source_is_read_once_for_all_browsers_and_not_without_one(self, page, source):
         """A tab that stays open for a day must not cost the cluster a watch for each reload."""
         with page.events(JOB) as first, page.events(JOB) as second:
             next(first)
             next(second)
-            assert source.watches == 1
+            # The feed of an earlier test may end a moment later.
+            assert wait_for(first, lambda _: source.watches == 1)
         with page.events("/events") as messages:
             wait_for(messages, lambda _: source.watches == 1)
 

@@ -97,8 +97,7 @@ class Feed(Generic[T]):
                     publish(value)
                     if over.is_set():
                         return
-                publish(Gone())
-                return
+                publish(Gone())  # until a job with the same name is created
             except SourceError as error:
                 publish(Problem(str(error)))
             except Exception:  # noqa: BLE001 - border of a thread: the browser shows a failure, and the next read may succeed
