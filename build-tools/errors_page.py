@@ -120,6 +120,7 @@ HINTS = {
     "Transient": "Run again; the run resumes at its last commit. If a connection times out on a cluster, add the store to the chart's `networkPolicy.egress.to`.",
     "InvalidSetting": "Correct or unset the variable that the message names; see [settings of the process](operating.md#settings-of-the-process).",
     "NotRunning": "Start the job, or name it with `-f FILE` or `--job ID`; `backfill jobs` lists running jobs. Without a driver: `backfill status --offline`, `backfill verify -f FILE`.",
+    "DriverSilent": "Send the command again in some seconds; the target: `backfill status --offline -f FILE`. If the driver stays silent, end its process, and run the job again.",
     "DriverStarting": "The driver is opening Spark and both tables: send the command again in some seconds, or wait longer with `--timeout`.",
     "CommandRefused": "Check the current settings with `backfill status`, then send the command again: another client may have been faster, or another attempt runs now.",
     "NotAcknowledged": "The driver has the command: check with `backfill status` whether it is in effect, or wait longer with `--timeout`. A commit may be slow.",

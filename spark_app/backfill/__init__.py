@@ -17,7 +17,13 @@ from backfill.shown import ShownReceipt as Receipt
 from backfill.status import Status
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack
-from backfill_core.command_errors import CommandRefusedError, DriverStartingError, NotAcknowledgedError, NotRunningError
+from backfill_core.command_errors import (
+    CommandRefusedError,
+    DriverSilentError,
+    DriverStartingError,
+    NotAcknowledgedError,
+    NotRunningError,
+)
 from backfill_core.errors import BackfillError
 from backfill_spark.repair.result import Repaired
 from backfill_spark.settings import DriverSettings as Settings
@@ -28,6 +34,7 @@ __all__ = [
     "BackfillError",
     "CommandRefusedError",
     "Comparison",
+    "DriverSilentError",
     "DriverStartingError",
     "NotAcknowledgedError",
     "NotRunningError",

@@ -20,6 +20,7 @@ from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, RescaleCommand, StopCommand, ThrottleCommand
 from backfill_core.command_errors import (
     CommandRefusedError,
+    DriverSilentError,
     DriverStartingError,
     NotAcknowledgedError,
     NotRunningError,
@@ -135,6 +136,7 @@ class Client:
         Raises:
             NotAcknowledgedError: the driver has the command; it was not in force within `wait_s` seconds.
             CommandRefusedError: it is not in force, and will not be.
+            DriverSilentError: the driver runs, and does not answer.
             NotRunningError: the driver ended.
         """
         ack = self.command(command, wait_s)
@@ -184,9 +186,7 @@ class Client:
         try:
             status, text = self._answer(request, timeout_s)
         except (OSError, HTTPException) as error:  # no answer, or one that was cut off
-            raise NotRunningError(
-                f"the driver of {self.address.job_id!r} does not answer: {error}", hint="It may just have ended."
-            ) from error
+            raise self._unanswered(error) from error
         try:
             answer = from_json(text, allow_inf_nan=False)
         except ValueError as error:
@@ -198,6 +198,17 @@ class Client:
         excerpt = text[:EXCERPT_CHARACTERS].decode(errors="replace")
         hint = "Look with `backfill jobs`: the driver may be another one than the one that was asked."
         raise CommandRefusedError(f"the driver answered {status}: {excerpt}", hint=hint)
+
+    def _unanswered(self, error: Exception) -> NotRunningError | DriverSilentError:
+        """Return the error for a request without an answer. A driver that lives, and lets a request time out, is silent."""
+        job_id, pid = self.address.job_id, self.address.pid
+        timed_out = isinstance(getattr(error, "reason", error), TimeoutError)
+        if not timed_out or self.address not in running(self._state_dir):
+            return NotRunningError(f"the driver of {job_id!r} does not answer: {error}", hint="It may just have ended.")
+        return DriverSilentError(
+            f"the driver of {job_id!r} (pid {pid}) runs, and does not answer: {error}.",
+            hint=f"Try again in some seconds. If it stays silent, end process {pid} and run the job again: it resumes at its last commit.",
+        )
 
     def _answer(self, request: urllib.request.Request, timeout_s: float) -> tuple[int, bytes]:
         """Return the status and the body of an answer, whatever its status."""

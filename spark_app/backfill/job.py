@@ -312,6 +312,7 @@ class Backfill(Commands, EndOfLife, Fences, Repairs, Switching):
             on_step: Called before each step without a driver.
 
         Raises:
+            DriverSilentError: the driver runs, and does not answer.
             BackfillError: the target cannot be opened, or its state belongs to another spec.
         """
         try:

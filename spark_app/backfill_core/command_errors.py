@@ -19,6 +19,13 @@ class DriverStartingError(BackfillError):
     exit_code = 5
 
 
+class DriverSilentError(BackfillError):
+    """The driver runs, and does not answer."""
+
+    reason = "DriverSilent"
+    exit_code = 5
+
+
 class CommandRefusedError(BackfillError):
     """The driver answers, and does not take the request."""
 

@@ -43,7 +43,7 @@ from support.bench_report import write_report  # noqa: E402
 from support.tables.jobs import job, write_yaml  # noqa: E402
 from support.tables.oracle import seals  # noqa: E402
 
-from backfill.control import DriverStartingError, NotRunningError, find  # noqa: E402
+from backfill.control import DriverSilentError, DriverStartingError, NotRunningError, find  # noqa: E402
 from backfill_api.wire import Command, PauseCommand  # noqa: E402
 from backfill_spark.driver.attempt import run_driver  # noqa: E402
 from backfill_spark.jvm.session import open_session  # noqa: E402
@@ -236,7 +236,7 @@ class Bench:
             try:
                 if holds():
                     return time.monotonic()
-            except (NotRunningError, DriverStartingError, FileNotFoundError, IndexError):
+            except (NotRunningError, DriverSilentError, DriverStartingError, FileNotFoundError, IndexError):
                 pass
             pause.wait(0.02)
         raise TimeoutError

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from backfill import Ack, Comparison, NotRunningError, Progress, Settings
+from backfill import Ack, Comparison, DriverSilentError, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
 from backfill_api.spec.bounds import IN_FLIGHT_MAX
@@ -82,10 +82,10 @@ def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -
 
 
 def _progress_after(driver: Client) -> Progress | None:
-    """Return the progress of a driver after a command; `None` if it has ended, as after a stop."""
+    """Return the progress of a driver after a command; `None` if it has ended, as after a stop, or is silent."""
     try:
         return driver.progress()
-    except NotRunningError:
+    except (DriverSilentError, NotRunningError):
         return None
 
 

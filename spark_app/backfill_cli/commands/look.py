@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from backfill import Backfill, NotRunningError, Settings, Status
+from backfill import Ack, Backfill, DriverSilentError, NotRunningError, Progress, Receipt, Settings, Status
 from backfill.cluster_warnings import cluster_warnings
 from backfill.control import Client, drivers, find
 from backfill.job import spark_is_installed
@@ -165,9 +165,12 @@ def _watch(client: Client, spec: BackfillSpec | None, output: str, *, grid: bool
             _draw(client, spec, console, closed)
             return
         while True:
-            progress = client.progress()
-            fields = of_running(job, progress, client.receipt()).to_json(grid=grid)
-            click.echo(json.dumps(fields) if output == "json" else f"{fields['time']} {job}  {one_line(progress)}")
+            try:
+                progress = client.progress()
+                fields = of_running(job, progress, client.receipt()).to_json(grid=grid)
+                click.echo(json.dumps(fields) if output == "json" else f"{fields['time']} {job}  {one_line(progress)}")
+            except DriverSilentError as silent:
+                click.echo(silent.message, err=True)
             threading.Event().wait(WATCH_EVERY_S)
     except KeyboardInterrupt:
         return
@@ -181,6 +184,8 @@ def _draw(client: Client, spec: BackfillSpec | None, console: Console, closed: t
     Ctrl-C interrupts the main thread, and another one draws: no block is left half drawn.
     """
     screen, trend = Screen(console), Trend()
+    progress, acks = Progress(), list[Ack]()
+    receipt: Receipt | None = None
     view: Redrawn[WatchedJob] | None = None
     job, state_dir = client.address.job_id, Settings.from_environ().state_dir
     jobs, log = LocalJobs(state_dir), log_file(state_dir, job)
@@ -188,10 +193,13 @@ def _draw(client: Client, spec: BackfillSpec | None, console: Console, closed: t
     try:
         with keys.reading():
             while not closed.is_set() and keys.go_on():
-                progress, now = client.progress(), current_time()
-                trend = trend.after(progress, now)
+                try:
+                    progress, acks, receipt = client.progress(), client.acks(), client.receipt()
+                    trend = trend.after(progress, current_time())
+                except DriverSilentError as silent:
+                    progress = progress.model_copy(update={"reason": silent.message})
                 frame = frame_of_driver(
-                    job, progress, now=now, spec=spec, acks=client.acks(), receipt=client.receipt(), trend=trend
+                    job, progress, now=current_time(), spec=spec, acks=acks, receipt=receipt, trend=trend
                 )
                 seen = WatchedJob(frame, keys.screen, keys.known, log)
                 if view is None:
@@ -244,7 +252,7 @@ def jobs(output: str) -> None:
         try:
             progress = driver.progress()
             line, fields = one_line(progress), progress.model_dump(mode="json", by_alias=True, exclude={"grid"})
-        except NotRunningError as error:
+        except (DriverSilentError, NotRunningError) as error:
             line, fields = error.message, None
         about = {"jobId": address.job_id, "attempt": address.attempt, "pid": address.pid}
         rows.append((about, line, {**about, "progress": fields, "message": "" if fields else line}))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from backfill import BackfillError, NotRunningError, Progress, Receipt
+from backfill import BackfillError, DriverSilentError, NotRunningError, Progress, Receipt
 from backfill.control import Client, drivers, find
 from backfill.lines import HISTORY_FILE, RecordedRun, clock, current_time, recorded_runs
 from backfill_api.wire import Ack, Command, PauseCommand, ThrottleCommand
@@ -193,7 +193,7 @@ def _remember(values: OrderedDict[K, V], key: K, value: V) -> None:
 def _progress(client: Client) -> Progress | None:
     try:
         return client.progress()
-    except NotRunningError:
+    except (DriverSilentError, NotRunningError):
         return None
 
 

@@ -1,6 +1,7 @@
 """`backfill status`, `jobs` and `--watch` against a driver without Spark."""
 
 import json
+import os
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,8 @@ from support.console.forked import ForkedPython
 from support.drivers.fake_driver import ScriptedJob
 from support.endings import assert_ending
 
+from backfill import Backfill, DriverSilentError, NotRunningError, Settings
+from backfill.control import find
 from backfill.status import of_running
 from backfill_api.status.progress import Progress
 from backfill_spark.control.local_registry import LocalRegistry
@@ -92,6 +95,56 @@ class TestStatus:
         job.server.close()
         _, errors = watch.communicate(timeout=30)
         assert (watch.returncode, "ended" in errors) == (0, True)
+
+
+@pytest.fixture
+def silent(state_dir, monkeypatch):
+    """A driver that lives and does not answer, as after SIGSTOP."""
+    monkeypatch.setattr("backfill.control.LOOK_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listening, LocalRegistry(state_dir, "default/job") as registry:
+        registry.publish(url=f"http://127.0.0.1:{listening.getsockname()[1]}", token="t", attempt=1)
+        yield registry
+
+
+class TestADriverThatIsSilent:
+    """It was reported as none, so that a user started it again, or read old values of the target as the newest."""
+
+    FILE = """{apiVersion: backfill.dev/v1alpha1, kind: Backfill, metadata: {name: job, namespace: default}, spec: {jobId: default/job,
+        source: {type: Delta, delta: {path: /s, key: [id]}}, target: {type: Delta, delta: {path: /t}}}}"""
+
+    def test_status_of_a_file_names_the_silent_driver(self, silent, tmp_path):
+        """The target is read only with --offline."""
+        file = tmp_path / "job.yaml"
+        file.write_text(self.FILE)
+
+        done = backfill("status", "-f", str(file))
+
+        assert_ending(done, "DriverSilent")
+        assert f"the driver of 'default/job' (pid {os.getpid()}) runs, and does not answer" in done.stderr
+        assert "reading the target" not in done.stderr
+
+    def test_status_in_python_raises_it(self, silent, state_dir):
+        """A notebook must not open the target for it, either."""
+        with pytest.raises(DriverSilentError, match="runs, and does not answer"):
+            Backfill.of(self.FILE).status()
+
+    def test_jobs_lists_it(self, silent):
+        """Other jobs are listed, too."""
+        done = backfill("jobs")
+
+        assert (done.exit_code, "default/job  attempt 1" in done.stdout, "does not answer" in done.stdout) == (
+            0,
+            True,
+            True,
+        )
+
+    def test_a_driver_that_ended_meanwhile_is_none(self, silent):
+        """It removes its address before its server ends."""
+        client = find(Settings.from_environ().state_dir, "default/job")
+        silent.withdraw()
+
+        with pytest.raises(NotRunningError):
+            client.progress()
 
 
 @pytest.fixture

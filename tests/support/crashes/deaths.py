@@ -18,7 +18,7 @@ from support.crashes.drivers import LastingJava, OwnJava, Start
 from support.tables.logs import is_begun
 from support.tables.oracle import seals
 
-from backfill.control import DriverStartingError, NotRunningError, find
+from backfill.control import DriverSilentError, DriverStartingError, NotRunningError, find
 from backfill_api.wire import Command, StopCommand, ThrottleCommand
 from backfill_core.errors import FencedError, TransientError
 
@@ -269,7 +269,7 @@ class MortalJob:
         driver.kill()
 
     def command(self, command):
-        with contextlib.suppress(NotRunningError, DriverStartingError):
+        with contextlib.suppress(NotRunningError, DriverSilentError, DriverStartingError):
             find(self.folder / "state", None).command(command, wait_s=3)
 
 
