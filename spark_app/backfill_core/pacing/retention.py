@@ -49,6 +49,21 @@ def warn_short_removals(needed_s: float | None, kept_s: int | None) -> str | Non
     )
 
 
+def warn_missed_removals(stopped_s: int, kept_s: int | None) -> str | None:
+    """Return the warning for a compacted topic that may have dropped removals of keys while no attempt ran; `None` if it may not.
+
+    Args:
+        stopped_s: Time between the last commit and the next attempt.
+        kept_s: How long the topic keeps records without a value; `None` if it keeps them.
+    """
+    if kept_s is None or stopped_s <= kept_s:
+        return None
+    return (
+        f"the job did not commit for {show_seconds(stopped_s)}, but the topic keeps records without a value for {show_seconds(kept_s)}: rows of keys "
+        "that were removed meanwhile may stay. Compare with `backfill verify`; if the tables differ, fill a new target"
+    )
+
+
 def warn_short(needed_s: float | None, kept_s: int | None, settings: str = OF_A_TABLE) -> str | None:
     """Return the warning for a snapshot that may take longer than the source keeps it; `None` if none is necessary.
 

@@ -116,6 +116,7 @@ class Opened:
     last_txn: int | None = None
     """Newest transaction version of the job in the target. An announced MERGE with this number is durable."""
 
+    committed_ms: int | None = None  # time of the newest state in the target; `None` for a new job
     proves_key: bool = False
     """True if the target must have one row per key. The key is then proven before a change could hide a duplicate."""
 
@@ -370,7 +371,6 @@ class StoredSummary:
     rows_done: int
     rows_filtered: int
     splits_done: int
-
     position: str = ""
     """As `StrategyView.position`."""
 

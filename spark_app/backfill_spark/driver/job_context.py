@@ -282,6 +282,7 @@ class OpenedJob(JobContext):
         opened = Opened(
             self.tables.opened.answer, self.stored.txn_version, proves_key=proves_key, key_proven=key_proven,
             splits_keys=proves_key and self.splits_keys, line=self.line, decodes=decodes,
+            committed_ms=None if self.state is None else self.state.committed_ms,
         )  # fmt: skip
         stored = progress_after_end(self.resumes, finished=continues and self.state is not None and self.state.finished)
         return self.plugins.strategy.resume(self.backfill.spec, stored, opened)

@@ -13,7 +13,9 @@ def _resume(spec: BackfillSpec, stored: SourceSplitsStored | None, opened: Opene
     """Create the state machine of an attempt."""
     settings = SourceSplitsSettings.of(spec)
     if spec.write_mode == "Upsert":
-        return UpsertSplits(opened.subscribed, settings, stored, last_txn=opened.last_txn)
+        return UpsertSplits(
+            opened.subscribed, settings, stored, last_txn=opened.last_txn, committed_ms=opened.committed_ms
+        )
     return SourceSplitsStrategy(opened.subscribed, settings, stored)
 
 

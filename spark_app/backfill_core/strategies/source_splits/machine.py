@@ -112,6 +112,9 @@ class PartitionSplits(ABC):
 
         self._lag = view.LiveLag()
         self._backlog = Backlog()
+        self._missed: str | None = None
+        """Warning about removals of keys that the topic may have dropped while no attempt ran."""
+
         self._failure: BackfillError | None = None
         self._bucket = TokenBucket.unlimited()
         self._barrier_passed = False
@@ -349,6 +352,7 @@ class PartitionSplits(ABC):
                 wait=None if self._caught_up else self._wait,
                 rate_limit=self._bucket.rate_per_s,
                 removes_keys=self.removes_keys,
+                missed=self._missed,
             ),
             now,
         )

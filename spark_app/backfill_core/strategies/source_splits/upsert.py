@@ -28,10 +28,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from backfill_core.pacing.open_transactions import PolledEnds
+from backfill_core.pacing.retention import warn_missed_removals
 from backfill_core.pacing.sizing import SplitSizer
 from backfill_core.positions.offsets import OffsetRange, Subscribed, count
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
+from backfill_core.protocol.events import Head
 from backfill_core.protocol.strategy import CommitRequest, Permits, StrategyStatus
 from backfill_core.protocol.work import (
     BadRecordsAside,
@@ -142,11 +144,21 @@ class UpsertSplits(PartitionSplits):
         stored: SourceSplitsStored | None = None,
         *,
         last_txn: int | None = None,
+        committed_ms: int | None = None,
     ) -> None:
-        """Start a new job, or resume a stored state; `last_txn` is this job's newest transaction version in the target."""
+        """Start a new job, or resume a stored state.
+
+        Args:
+            subscribed: Offsets of the source.
+            settings: Sizes of reads.
+            stored: State of an earlier attempt.
+            last_txn: This job's newest transaction version in the target.
+            committed_ms: Time of the commit of `stored`.
+        """
         resumed = None if stored is None else stored.after_merge(last_txn)
         super().__init__(subscribed, settings, resumed)
         self._aside: dict[str, int] = {} if resumed is None else dict(resumed.aside)
+        self._committed_ms = None if stored is None else committed_ms
         self._batch: Judging | Chosen | AnnouncedUpsert | Ready | RunningUpsert | AppliedUpsert | None = None
         self._last = WorkKind.HISTORY
         self._permits: Permits | None = None
@@ -184,6 +196,14 @@ class UpsertSplits(PartitionSplits):
         }
 
     # -------------------------------------------------------------- events
+    def _see(self, head: Head, now: Now) -> None:
+        """See `PartitionSplits`; the first poll shows if compaction may have dropped removals since the last attempt."""
+        super()._see(head, now)
+        committed_ms, self._committed_ms = self._committed_ms, None
+        unread = any(high > self._splits[name].reached for name, high in self._highs.items())
+        if committed_ms is not None and unread:
+            self._missed = warn_missed_removals(max(0, now.wall_ms - committed_ms) // 1000, head.removals_kept_s)
+
     def _finish(self, result: Result, now: Now) -> None:
         match self._batch, result:
             case Judging(batch, work_id), BadRecordsAside() if work_id == result.work_id:

@@ -72,6 +72,9 @@ class TopicView:
     removes_keys: bool
     """True if a record without a value removes a row."""
 
+    missed: str | None
+    """Warning about removals of keys that the topic may have dropped while no attempt ran."""
+
 
 def of(look: TopicView, now: Now) -> StrategyView:
     """Return the current view. Rows are counted as offsets (R-SRC-25), because the number of records is unknown."""
@@ -105,6 +108,7 @@ def of(look: TopicView, now: Now) -> StrategyView:
         lag_by_partition=Largest.of(lags, PARTITIONS_SHOWN_MAX),
         warnings=(
             *_retention_warnings(look, left, eta if moving else None),
+            *(() if look.missed is None else (JobWarning("RetentionShort", look.missed),)),
             *look.backlog.warnings,
             *look.open.warnings(now.mono_s),
         ),

@@ -12,6 +12,9 @@ from backfill_core.positions.offsets import count
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.events import Head, LimitSet, SourcePolled
 from backfill_core.protocol.strategy import Facts, StrategyView
+from backfill_core.strategies.source_splits.params import SourceSplitsSettings
+from backfill_core.strategies.source_splits.stored import decode
+from backfill_core.strategies.source_splits.upsert import UpsertSplits
 
 DAY_S = 86_400
 
@@ -101,6 +104,39 @@ class TestRemovalsThatAreKeptForTooShort:
     def test_a_history_that_is_read_in_time_is_not_reported(self) -> None:
         """A third of the time is left for delays."""
         assert self.warned(4000) == ([], [])
+
+
+class TestAJobThatWasStopped:
+    """A job that is stopped for longer than the topic keeps removals may keep rows of removed keys. Its next attempt once said nothing."""
+
+    @staticmethod
+    def warned(stopped_s: int, *, unread: int) -> list[str]:
+        """Return the warnings of an attempt that begins after a stop, with unread records, of a topic that keeps removals for a day."""
+        first = Driven(topic(p0=3))
+        first.merge()
+        first.commit()
+        machine = UpsertSplits(
+            topic(p0=3 + unread), SourceSplitsSettings(), decode(first.stored), last_txn=None, committed_ms=0
+        )
+        head = Head({"0": 3 + unread}, 0, machine.stored.source_id, removals_kept_s=DAY_S)
+        for seconds in (stopped_s, stopped_s + 1):
+            machine.on(SourcePolled(head), Now(0.0, 1000 * seconds))
+        return [warning.message for warning in machine.view(Now(0.0, 1000 * stopped_s)).warnings]
+
+    def test_a_stop_that_is_too_long_is_reported(self) -> None:
+        """The warning stays for the attempt."""
+        (message,) = self.warned(2 * DAY_S, unread=1)
+
+        assert "did not commit for 2 d" in message
+        assert "backfill verify" in message
+
+    def test_a_short_stop_is_not_reported(self) -> None:
+        """Removals are kept for that time."""
+        assert self.warned(DAY_S, unread=1) == []
+
+    def test_a_job_without_unread_records_is_not_reported(self) -> None:
+        """Nothing was written, so nothing was removed."""
+        assert self.warned(2 * DAY_S, unread=0) == []
 
 
 class TestLagByPartition:
