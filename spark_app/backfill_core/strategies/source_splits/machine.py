@@ -46,6 +46,10 @@ from backfill_core.strategies.source_splits.stored import (
     has_history_left,
 )
 
+TRUNCATED_HINT = (
+    "The source lost records, as in an unclean election of a leader: give the job another jobId and another target."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DurableOffsets:
@@ -235,13 +239,22 @@ class PartitionSplits(ABC):
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
     def _see(self, head: Head, now: Now) -> None:
-        """Record new ends and new partitions; the live side reads a new partition from its first offset (R-SRC-2)."""
+        """Record new ends and new partitions; the live side reads a new partition from its first offset (R-SRC-2).
+
+        A partition that ends earlier than before was truncated: its next records get offsets that count as read.
+        """
         if head.source_id != self._source_id:
             self._failure = SourceReplacedError(
                 f"the source was {self._source_id or 'nameless'} and is now {head.source_id or 'nameless'}.",
                 hint=RECREATED_HINT,
             )
             return
+        for name, high in head.position.items():
+            seen = self._splits[name].live if name in self._splits else 0
+            if high < seen:
+                message = f"partition {name} of the source ends at offset {high}, but an earlier poll found {seen}."
+                self._failure = SourceReplacedError(message, hint=TRUNCATED_HINT)
+                return
         self._head = head
         for name, high in head.position.items():
             if name not in self._splits:

@@ -7,6 +7,7 @@ from support.source_splits.by_hand import SOURCE, ByHand, Log
 
 from backfill_core.errors import SourceReplacedError
 from backfill_core.positions.offsets import OffsetRange
+from backfill_core.protocol.events import Head, SourcePolled
 from backfill_core.protocol.work import WorkKind
 from backfill_core.strategies.source_splits.split import BACKFILLING, CATCHING_UP, FINISHED, Split
 
@@ -180,6 +181,17 @@ class TestK6SplitEvents:
         world = ByHand(5)
         world.poll(f"{SOURCE} made again")
         assert isinstance(world.strategy.status.failure, SourceReplacedError)
+
+    def test_a_partition_that_was_truncated_ends_the_job(self) -> None:
+        """Its next records get the offsets of lost ones, which the job counts as read: it once left them out."""
+        world = ByHand(10, follow=True)
+        world.run()
+        world.strategy.on(SourcePolled(Head({"0": 7}, 0, world.strategy.stored.source_id)), world.now)
+
+        failure = world.strategy.status.failure
+
+        assert isinstance(failure, SourceReplacedError)
+        assert "partition 0 of the source ends at offset 7, but an earlier poll found 10" in failure.message
         assert world.start() == []
 
 
