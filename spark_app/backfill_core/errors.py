@@ -60,6 +60,14 @@ class InvalidSpecError(BackfillError):
     exit_code = 20
 
 
+class MissingSchemaError(InvalidSpecError):
+    """The schema of a table does not exist in its catalog."""
+
+
+class MissingBucketError(InvalidSpecError):
+    """The bucket or container of a table does not exist in its store."""
+
+
 class InvalidTransformError(BackfillError):
     """The transform is not row-wise, not deterministic, or names a column that does not exist."""
 

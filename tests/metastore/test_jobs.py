@@ -12,10 +12,13 @@ from support.tables.other_engine import update
 
 from backfill import Backfill, Settings
 from backfill_api.load import load_backfill
+from backfill_core.command_errors import NotDroppableError
 from backfill_core.errors import AwayError, InvalidSpecError
 from backfill_spark.driver.attempt import run_driver
+from backfill_spark.driver.release import plan_drop, release
 from backfill_spark.jvm.gateway import java
 from backfill_spark.jvm.stop_signal import StopSignal
+from backfill_spark.procedures.perform import perform
 from backfill_spark.rows.write_modes import APPEND
 from backfill_spark.sinks.delta.sink import DeltaSink
 
@@ -132,6 +135,29 @@ class TestAChangedName:
 
         assert_ending(outcome, "SourceNotFound")
         assert f"spec.source.delta.table: '{shop.source}' has the location {shop.folder}" in outcome.message
+
+
+class TestTheEndOfAJob:
+    """A source is dropped once its target replaces it, and the job ends afterwards."""
+
+    def test_a_job_is_closed_and_released_after_its_source_and_its_schema_left_the_metastore(
+        self, spark, shop, tmp_path
+    ):
+        """A metastore that answers proves that the table is gone, and `drop` names the reason for which the target stays."""
+        spark.sql("CREATE DATABASE leaving")
+        spark.sql(f"CREATE TABLE leaving.orders USING delta LOCATION '{shop.folder}'")
+        target = {"table": None, "path": str(tmp_path / "copy")}
+        spec = {"source": {"table": "leaving.orders"}, "target": target, "deletionPolicy": "Drop"}
+        shop.run(**spec)
+        backfill, closing = load_backfill(shop.document(**spec)), shop.settings.model_copy(update={"mode": "close"})
+
+        for statement in ("DROP TABLE leaving.orders", "DROP DATABASE leaving CASCADE"):
+            spark.sql(statement)
+            with pytest.raises(NotDroppableError, match="the source does not exist"):
+                plan_drop(backfill, settings=shop.settings, spark=spark)
+            kept = perform(backfill, settings=closing, stop=StopSignal(), spark=spark).ending
+            assert (kept.procedure.end, "the source does not exist" in kept.message) == ("Refused", True)
+        assert "domainMetadata" not in release(backfill, settings=shop.settings, spark=spark).features
 
 
 class TestANewName:

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backfill_api.spec.locations import Place, PlaceError, place
-from backfill_core.errors import AwayError, InvalidSpecError, SourceNotFoundError, TargetNotFoundError
+from backfill_core.errors import (
+    AwayError,
+    InvalidSpecError,
+    MissingSchemaError,
+    SourceNotFoundError,
+    TargetNotFoundError,
+)
 from backfill_core.log_shipping.file_locations import ONE_STORE
 from backfill_spark.jvm.errors import JAVA_ERRORS, causes, first_line, is_a
 from backfill_spark.jvm.failures import Trouble, trouble_of
@@ -219,20 +225,31 @@ def check_name(spark: SparkSession, table: str, *, field: str, error: Exception)
         words = f"{field}: catalog {parts[0]} cannot be loaded: {first_line(error)}"
         hint = f"Correct spark.sql.catalog.{parts[0]} and its settings in spec.spark.conf, and add its jars to the driver's."
         raise InvalidSpecError(f"{words.rstrip('.')}.", hint=hint) from error
-    catalog = str(state.catalogManager().currentCatalog().name())
-    if len(parts) > 1 and (
-        parts[0].lower() == SPARK_CATALOG or spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
-    ):
-        catalog, parts = parts[0], parts[1:]
-    elif len(parts) > 2 and catalog == SPARK_CATALOG:  # it has no schemas in schemas
+    whole, (catalog, parts) = parts, _split_catalog(spark, parts)
+    if len(parts) > 2 and catalog == SPARK_CATALOG and parts == whole:  # it has no schemas in schemas
         hint = f"Set spark.sql.catalog.{parts[0]} in spec.spark.conf or with --conf (docs/operating.md), or correct the name."
         raise InvalidSpecError(f"{field}: catalog {parts[0]} does not exist.", hint=hint) from error
     schema = parts[:-1]
     if schema and not _schema_exists(spark, [catalog, *schema]):
         words = f"{field}: schema {'.'.join(schema)} does not exist in catalog {catalog}."
         hint = f"Make it (CREATE SCHEMA {catalog}.{quoted_name(schema)}), or correct the name."
-        raise InvalidSpecError(words, hint=hint) from error
+        raise MissingSchemaError(words, hint=hint) from error
     return catalog.lower() if catalog.lower() == SPARK_CATALOG else catalog, parts
+
+
+def catalog_of(spark: SparkSession, table: str) -> str:
+    """Return the catalog of a table's name, which must be valid."""
+    scala = java_session(spark).sessionState().sqlParser().parseMultipartIdentifier(table)
+    return _split_catalog(spark, [str(scala.apply(at)) for at in range(scala.size())])[0]
+
+
+def _split_catalog(spark: SparkSession, parts: list[str]) -> tuple[str, list[str]]:
+    """Return the catalog of a name, and the parts of the name there; a name without a catalog is in the current one."""
+    if len(parts) > 1 and (
+        parts[0].lower() == SPARK_CATALOG or spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is not None
+    ):
+        return parts[0], parts[1:]
+    return str(java_session(spark).sessionState().catalogManager().currentCatalog().name()), parts
 
 
 def _stored_location(spark: SparkSession, catalog: str, name: list[str], *, field: str) -> str | None:

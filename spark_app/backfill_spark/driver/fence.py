@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from backfill_api.amounts import counted
 from backfill_api.spec.spec import BackfillResource
 from backfill_core.errors import (
     BackfillError,
     InvalidSpecError,
+    MissingBucketError,
+    MissingSchemaError,
     PermissionDeniedError,
     SourceNotFoundError,
     TransientError,
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIMEOUT_S = 60.0
+ABSENT: Final = (SourceNotFoundError, MissingSchemaError, MissingBucketError)
+"""Errors of a source that was not found; see `check_gone`."""
 
 
 @dataclass(frozen=True)
@@ -217,38 +221,60 @@ def planned_hold(spark: SparkSession, backfill: BackfillResource) -> tuple[str, 
     return short_retentions(head.properties, log.retention_s) if entry else ()
 
 
-def end_hold(spark: SparkSession, backfill: BackfillResource) -> bool:
-    """Restore the retention of a source if the job extended it; return whether it did. Raises the errors of `hold_log`."""
-    log = _existing_log(spark, backfill)
-    return log is not None and end_hold_log(log, backfill)
+def end_hold(spark: SparkSession, backfill: BackfillResource, *, target: str | None = None) -> bool:
+    """Restore the retention of a source if the job extended it; return whether it did.
+
+    Args:
+        spark: The session.
+        backfill: The job.
+        target: Location of the target, if the session reads a table there; see `check_gone`.
+
+    Raises:
+        BackfillError: as for `hold_log`, or it is not certain that the source is gone.
+    """
+    existing = existing_log(spark, backfill, target=target)
+    return existing is not None and end_hold_log(existing[0], backfill)
 
 
-def _existing_log(spark: SparkSession, backfill: BackfillResource) -> FencedLog | None:
-    """Return the log of a job's source; `None` also if its catalog no longer has the name, because a table that is gone holds nothing."""
+def existing_log(
+    spark: SparkSession, backfill: BackfillResource, *, target: str | None
+) -> tuple[FencedLog, TableHead] | None:
+    """Return the log of a job's source and its newest version; `None` if it is gone, or has no log to which entries can be added."""
     try:
-        return source_log(spark, backfill)
-    except SourceNotFoundError:
+        log = source_log(spark, backfill)
+        return None if log is None else (log, log.head())
+    except ABSENT as error:
+        check_gone(spark, backfill, error, target=target)
         return None
+
+
+def check_gone(spark: SparkSession, backfill: BackfillResource, error: BackfillError, *, target: str | None) -> None:
+    """Raise the error of a source that was not found, unless the source is certainly gone: then it holds nothing for the job.
+
+    Args:
+        spark: The session.
+        backfill: The job.
+        error: One of `ABSENT`.
+        target: Location of the target, if the session reads a table there: it proves the address of a store.
+    """
+    source = backfill.spec.source
+    plugin = choose(sources.discover(), source.type, "spec.source.type")
+    if hint := plugin.doubt_of_absence(spark, source, error, target):
+        raise type(error)(error.message, hint=hint) from error
 
 
 def end_hold_log(log: FencedLog, backfill: BackfillResource) -> bool:
     """Restore the retention of a table if the job extended it; see `end_hold`."""
-    try:
-        head = log.head()
-    except SourceNotFoundError:
-        return False
-    return settled(log, partial(end_hold_step, request=request_of(backfill, "")), head, TIMEOUT_S)[2] > 0
+    return settled(log, partial(end_hold_step, request=request_of(backfill, "")), log.head(), TIMEOUT_S)[2] > 0
 
 
-def source_state(spark: SparkSession, backfill: BackfillResource) -> SourceState:
-    """Return whether the source of a job exists, and whether this job fences it or switched it over."""
-    try:
-        log = source_log(spark, backfill)
-        if log is None:
-            return "Unknown"
-        head = log.head()
-    except SourceNotFoundError:
-        return "Missing"
+def source_state(spark: SparkSession, backfill: BackfillResource, *, target: str) -> SourceState:
+    """Return whether the source of a job exists, and whether this job fences it or switched it over; see `end_hold`."""
+    existing = existing_log(spark, backfill, target=target)
+    if existing is None:
+        plugin = choose(sources.discover(), backfill.spec.source.type, "spec.source.type")
+        return "Unknown" if plugin.fenced_log is None else "Missing"
+    head = existing[1]
     fence = head.fence
     ours = head.protocol.is_fenced and (fence is None or fence.job == backfill.job_id)
     return "Fenced" if ours else "Open"

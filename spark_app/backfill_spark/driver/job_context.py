@@ -132,6 +132,11 @@ class JobContext:
         return "" if position is None else self.plugins.source.format_position(position)
 
     @property
+    def existing(self) -> str | None:
+        """Location of the target; `None` if no table exists there."""
+        return self.sink.path if self.stored.table_version >= 0 else None
+
+    @property
     def progress(self) -> StoredProgress | None:
         """Progress that the strategy stored, decoded by the strategy; `None` before the first commit."""
         return None if self.state is None else self.plugins.strategy.decode(self.state.progress)

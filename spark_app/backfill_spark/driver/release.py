@@ -73,7 +73,7 @@ def release(
     ):
         if target.state is not None:
             _check_finished(target.state, force=force)
-        held = end_hold(target.spark, backfill)
+        held = end_hold(target.spark, backfill, target=target.existing)
         starting("removing the state of the job")
         if target.state is None:
             finished = finish_release(target)
@@ -165,7 +165,7 @@ def drop(
     ):
         removal = _checked(target, force=force)
         dropped = _sized(target, removal)
-        end_hold(target.spark, backfill)
+        end_hold(target.spark, backfill, target=target.existing)
         starting("removing the rows of the target")
         first = txn_version(_attempt_after(target), 0)
         with target.explained("removing the rows of the target", target.sink):
@@ -193,7 +193,7 @@ def _checked(target: JobContext, *, force: bool) -> TargetRemoval:
     check_droppable(
         target.backfill.spec,
         removal.evidence(target.committer.app_id, jobs),
-        source_state(target.spark, target.backfill),
+        source_state(target.spark, target.backfill, target=target.sink.path),
         created=state.created_target,
         staging=target.committer.app_id,
     )

@@ -18,6 +18,7 @@ from backfill_core.errors import (
     AwayError,
     BackfillError,
     InvalidSpecError,
+    MissingBucketError,
     PermissionDeniedError,
     StagedFilesGoneError,
     StorageFullError,
@@ -333,7 +334,7 @@ def unexplained(error: Exception, *, doing: str) -> BackfillError:
         case Trouble.DENIED:
             return PermissionDeniedError(f"{message}.", hint=refusals.hint_of(error, "Grant this user access."))
         case Trouble.NO_PLACE:
-            return InvalidSpecError(f"{message}.", hint=missing_places.HINT)
+            return MissingBucketError(f"{message}.", hint=missing_places.HINT)
         case Trouble.AWAY:
             return AwayError(message)
         case Trouble.REJECTED:

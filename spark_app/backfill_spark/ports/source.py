@@ -351,6 +351,12 @@ class SourcePlugin:
     fenced_log: Callable[[SparkSession, sources.Source], FencedLog] | None = None
     """Open the log of a source for a fence; `None` if the source has no log of its own."""
 
+    doubt_of_absence: Callable[[SparkSession, sources.Source, BackfillError, str | None], str] = lambda *_: ""
+    """Return the next step for users if a source that `fenced_log` did not find may exist; empty if it is certainly gone.
+
+    The last arguments are the error, and the location of a target that the session reads; `None` if it has no table.
+    """
+
     version_at: Callable[[SparkSession, sources.Source, int], int] | None = None
     """Return the version of a source as of a time, in milliseconds since 1970; `None` if its versions have no times.
 

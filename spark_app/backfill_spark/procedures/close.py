@@ -10,12 +10,12 @@ from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.ending import Ending
 from backfill_api.status.procedure import ProcedureEnd
 from backfill_core.command_errors import NotDroppableError
-from backfill_core.errors import BackfillError, SourceNotFoundError
+from backfill_core.errors import BackfillError, MissingBucketError
 from backfill_core.source_fence.fence import Request, TableHead
 from backfill_core.switch_over.deletion import Part, finishing, plan_deletion, standing_of
 from backfill_core.switch_over.mark import Mark, give_up_step, lift_step, mark_of
 from backfill_core.switch_over.source_name import source_behind
-from backfill_spark.driver.fence import TIMEOUT_S, end_hold_log, request_of, settled, source_log
+from backfill_spark.driver.fence import ABSENT, TIMEOUT_S, check_gone, end_hold_log, request_of, settled, source_log
 from backfill_spark.driver.job_context import JobContext
 from backfill_spark.driver.release import drop, finish_release, release
 from backfill_spark.jvm.session_scope import session_scope
@@ -111,7 +111,12 @@ class _Closing:
                 with JobContext.open(backfill, settings, command="close", spark=spark, stop=stop) as target:
                     log = log.at(source_behind(head, target=target.sink.path))
                 head = log.head()
-        except SourceNotFoundError:
+        except ABSENT as error:
+            path = None
+            if isinstance(error, MissingBucketError):
+                with JobContext.open(backfill, settings, command="close", spark=spark, stop=stop) as target:
+                    path = target.existing
+            check_gone(spark, backfill, error, target=path)
             log = head = None
         return cls(backfill, settings, spark, stop, log, head)
 

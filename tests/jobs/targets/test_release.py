@@ -1,6 +1,7 @@
 """A release removes a job's state from its target: no run can resume it, and any writer may use the table."""
 
 import re
+from functools import partial
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -10,15 +11,17 @@ from support.repository import ROOT
 from support.tables.jobs import job, make_orders
 from support.tables.other_engine import update
 
-from backfill_core.command_errors import NotDroppableError
-from backfill_core.errors import FencedError, NotFinishedError, StateMismatchError
+from backfill_core.errors import BackfillError, FencedError, NotFinishedError, StateMismatchError
 from backfill_core.job.owner import released
 from backfill_core.protocol.epochs import txn_version
 from backfill_spark.driver.attempt import run_driver
-from backfill_spark.driver.release import plan_drop, release
+from backfill_spark.driver.release import drop, release
+from backfill_spark.jvm.gateway import hadoop_conf
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.procedures.perform import perform
 from backfill_spark.settings import DriverSettings
+from backfill_spark.sources.delta.absence import doubt_of_absence
+from backfill_spark.sources.delta.failures import explain_look
 
 ROWS = 500
 PAGE = ROOT / "docs/after-the-backfill.md"
@@ -103,27 +106,58 @@ class TestARelease:
 class TestASourceThatIsGone:
     """A source is dropped once its target replaces it, and the job ends afterwards."""
 
-    def test_a_job_whose_source_left_its_catalog_is_released_and_closed(self, spark, tmp_path):
-        """A table that is gone holds no retention, and `drop` names the reason for which the target stays."""
+    @pytest.mark.parametrize("name", ["gone_source", "gone_schema.orders"])
+    def test_a_name_that_a_catalog_in_memory_lacks_proves_nothing(self, spark, tmp_path, name):
+        """The session may lack the settings of the catalog: the extended retention of the source would stay for ever."""
         source, target = str(tmp_path / "source"), str(tmp_path / "target")
         make_orders(spark, source, ROWS, files=1)
-        spark.sql(f"CREATE TABLE gone_source USING delta LOCATION '{source}'")
-        named = {"path": None, "table": "gone_source"}
-        settings, backfill = (
-            DriverSettings(state_dir=tmp_path / "state", cores=2),
-            job(source, target, source=named, deletionPolicy="Drop"),
-        )
-        assert run_driver(backfill, settings=settings, spark=spark).outcome == "Complete"
-        spark.sql("DROP TABLE gone_source")
+        spark.sql("CREATE SCHEMA IF NOT EXISTS gone_schema")
+        spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{source}'")
+        named = {"path": None, "table": name, "hold": "Extend"}
+        settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
+        backfill = job(source, target, source=named, after="Follow", deletionPolicy="Release")
+        stop = StopSignal()
+        run_driver(backfill, settings=settings, observe=lambda _: stop.ask(force=False), spark=spark, stop=stop)
+        spark.sql("DROP TABLE gone_source" if name == "gone_source" else "DROP SCHEMA gone_schema CASCADE")
         closing = settings.model_copy(update={"mode": "close"})
 
-        with pytest.raises(NotDroppableError, match="the source does not exist"):
-            plan_drop(backfill, settings=settings, spark=spark)
-        kept = perform(backfill, settings=closing, stop=StopSignal(), spark=spark).ending
-        assert (kept.procedure.end, "the source does not exist" in kept.message) == ("Refused", True)
-        assert "domainMetadata" not in release(backfill, settings=settings, spark=spark).features
+        for end in (partial(release, force=True), partial(drop, force=True)):
+            with pytest.raises(BackfillError, match="gone_s") as doubted:
+                end(backfill, settings=settings, spark=spark)
+            assert "Set spark.sql.catalogImplementation to hive" in doubted.value.hint
+        failed = perform(backfill, settings=closing, stop=StopSignal(), spark=spark)
+        assert "spark.sql.catalogImplementation" in failed.ending.hint
+        assert "backfill.hold" in DeltaTable(source).metadata().configuration
+        spark.sql("CREATE SCHEMA IF NOT EXISTS gone_schema")
+        spark.sql(f"CREATE TABLE {name} USING delta LOCATION '{source}'")
+        assert perform(backfill, settings=closing, stop=StopSignal(), spark=spark).ending.procedure.end == "Released"
 
-        update(target, "id = 1", amount="7.0")
+        assert "backfill.hold" not in DeltaTable(source).metadata().configuration
+        spark.sql(f"DROP TABLE {name}")
+        spark.sql("DROP SCHEMA IF EXISTS gone_schema")
+
+    @pytest.mark.parametrize(
+        ("path", "target", "proven"),
+        [
+            ("s3a://gone/orders", "s3a://lake/orders", True),
+            ("s3a://gone/orders", "s3a://elsewhere/orders", False),
+            ("s3a://gone/orders", "/lake/orders", False),
+            ("s3a://gone/orders", None, False),
+            ("gs://gone/orders", "gs://lake/orders", True),
+            ("abfss://gone@shop.dfs.core.windows.net/t", "abfss://lake@shop.dfs.core.windows.net/t", True),
+            ("abfss://gone@shop.dfs.core.windows.net/t", "abfss://lake@other.dfs.core.windows.net/t", False),
+        ],
+    )
+    def test_a_missing_bucket_is_proven_by_a_target_in_the_same_store(self, spark, path, target, proven):
+        """Another store than that of the job may answer: its address is a setting, too."""
+        conf = hadoop_conf(spark)
+        conf.set("fs.s3a.bucket.elsewhere.endpoint", "http://localhost:1")
+        params = job("/a", "/b", source={"path": path}).spec.source.params
+        missing = explain_look(OSError("NoSuchBucket"), path=path)
+        try:
+            assert bool(doubt_of_absence(spark, params, missing, target=target)) is not proven
+        finally:
+            conf.unset("fs.s3a.bucket.elsewhere.endpoint")
 
 
 class TestDeletionVectors:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from backfill_core.errors import InvalidSpecError
+from backfill_core.errors import MissingBucketError
 
 MISSING: Final = re.compile(
     # S3, stores with its protocol, and Google's store.
@@ -28,7 +28,7 @@ def place_of(path: str) -> str:
     return f"bucket {parts.netloc}"
 
 
-def missing_place(path: str, *, field: str, message: str) -> InvalidSpecError:
+def missing_place(path: str, *, field: str, message: str) -> MissingBucketError:
     """Return the error for a table whose bucket or container does not exist.
 
     Args:
@@ -36,4 +36,4 @@ def missing_place(path: str, *, field: str, message: str) -> InvalidSpecError:
         field: Field of the spec with the path.
         message: Message of the store.
     """
-    return InvalidSpecError(f"{field}: {place_of(path)} does not exist: {message}.", hint=HINT)
+    return MissingBucketError(f"{field}: {place_of(path)} does not exist: {message}.", hint=HINT)

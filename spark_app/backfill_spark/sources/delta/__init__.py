@@ -10,6 +10,7 @@ from backfill_spark.ports.source import SourcePlugin
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from backfill_core.errors import BackfillError
     from backfill_spark.sources.delta.fenced_log import DeltaFencedLog
     from backfill_spark.sources.delta.source import DeltaTableSource
 
@@ -48,10 +49,20 @@ def _version_at(spark: SparkSession, spec: Source, wanted_ms: int) -> int:
     return version_at(spark, location(spark, params.path, params.table), wanted_ms)
 
 
+def _doubt(spark: SparkSession, spec: Source, error: BackfillError, target: str | None) -> str:
+    from backfill_spark.sources.delta.absence import doubt_of_absence
+
+    params = spec.params
+    assert isinstance(params, delta.DeltaSource)
+    return doubt_of_absence(spark, params, error, target=target)
+
+
 def _code() -> type[DeltaTableSource]:
     from backfill_spark.sources.delta.source import DeltaTableSource
 
     return DeltaTableSource
 
 
-SOURCE = SourcePlugin(name="Delta", open=_open, code=_code, fenced_log=_fenced_log, version_at=_version_at)
+SOURCE = SourcePlugin(
+    name="Delta", open=_open, code=_code, fenced_log=_fenced_log, doubt_of_absence=_doubt, version_at=_version_at
+)
