@@ -89,7 +89,7 @@ def _judged_s(tables: Tables, modes: JobCopyModes, files: Sequence[SourceFile]) 
         assert modes.source is not None
         assert where is not None
         began_s = time.monotonic()
-        failing_rows(tables.spark, modes.source, where, files)
+        list(failing_rows(tables.spark, modes.source, where, files))
         seconds = time.monotonic() - began_s
     return seconds
 

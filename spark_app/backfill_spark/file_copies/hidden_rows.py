@@ -1,11 +1,11 @@
 """Counts the rows of files that fail the filter, and hides them in the copies by deletion vectors.
 
-One Spark job reads the filter's columns of many files. It reads no row that the source hides, because the filter may fail there.
+A Spark job reads the filter's columns of many files. It reads no row that the source hides, because the filter may fail there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILE, ROW = "__backfill_file", "__backfill_row"
+
+FILES_MAX, ROWS_MAX = 4096, 1 << 31
+"""Most files and rows of one Spark job. Bitmaps of so many rows have 256 MiB at most; Spark ends a job whose result exceeds 1 GiB."""
 
 
 def filtered(spark: SparkSession, source: SupportsFiles, where: str, files: Sequence[PlannedCopy]) -> Filtered:
@@ -61,20 +64,36 @@ def filtered(spark: SparkSession, source: SupportsFiles, where: str, files: Sequ
 
 
 def failing_rows(
-    spark: SparkSession, source: SupportsFiles, where: str, files: Sequence[SourceFile]
-) -> list[Bitmap | None]:
-    """Return the visible rows of each file for which a filter is false or null; `None` if there are none. One Spark job."""
-    if not files:
-        return []
-    rows, file, row = source.numbered_rows(files)
-    failing = rows.where(~F.coalesce(F.expr(where), F.lit(False)))
-    numbered = failing.select(file.alias(FILE), row.alias(ROW))
-    counted = numbered.groupBy(FILE).agg(bitmap_of(spark, ROW).alias("failing"))
-    by_file = {
-        int(found[FILE]): Bitmap(int(found["failing"]["cardinality"]), bytes(found["failing"]["bitmap"]))
-        for found in counted.collect()
-    }
-    return [by_file.get(index) for index in range(len(files))]
+    spark: SparkSession, source: SupportsFiles, where: str, files: Iterable[SourceFile]
+) -> Iterator[Bitmap | None]:
+    """Yield the visible rows of each file for which a filter is false or null, in the order of the files; `None` if there are none.
+
+    A Spark job counts the rows of the next files, as many as `FILES_MAX` and `ROWS_MAX` allow.
+    """
+    for block in _blocks(files):
+        rows, file, row = source.numbered_rows(block)
+        failing = rows.where(~F.coalesce(F.expr(where), F.lit(False)))
+        numbered = failing.select(file.alias(FILE), row.alias(ROW))
+        counted = numbered.groupBy(FILE).agg(bitmap_of(spark, ROW).alias("failing"))
+        by_file = {
+            int(found[FILE]): Bitmap(int(found["failing"]["cardinality"]), bytes(found["failing"]["bitmap"]))
+            for found in counted.collect()
+        }
+        yield from (by_file.get(index) for index in range(len(block)))
+
+
+def _blocks(files: Iterable[SourceFile]) -> Iterator[list[SourceFile]]:
+    """Yield the files of each Spark job."""
+    block, rows = list[SourceFile](), 0
+    for file in files:
+        of_file = file.counts(())[0] or 0
+        if block and (len(block) >= FILES_MAX or rows + of_file > ROWS_MAX):
+            yield block
+            block, rows = [], 0
+        block.append(file)
+        rows += of_file
+    if block:
+        yield block
 
 
 def with_vectors(

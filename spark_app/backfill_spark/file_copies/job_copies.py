@@ -52,7 +52,7 @@ class JobCopies:
         return planned, left
 
     def split_parts(self, parts: Sequence[Sequence[FileRange]]) -> list[tuple[list[PlannedRange], list[FileRange]]]:
-        """Return the result of `split` for several lists of ranges, with one Spark job for the failing rows of all files.
+        """Return the result of `split` for several lists of ranges, with common Spark jobs for the failing rows of all files.
 
         Raises:
             JAVA_ERRORS: the source's file system failed.
@@ -81,7 +81,7 @@ class JobCopies:
     def filtered(self, files: Sequence[PlannedCopy]) -> Filtered:
         """Return files without those of which no row passes the filter, and separately those that must be decoded.
 
-        One Spark job, if the log does not decide the filter.
+        Runs Spark jobs, if the log does not decide the filter.
 
         Raises:
             AccountingError: a file has more rows than the source's log records.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import tee
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
@@ -39,7 +40,7 @@ from backfill_spark.delta.log import files_at, hidden_rows, listing_at, same_row
 from backfill_spark.delta.source_file import LoggedFile, SourceFile
 from backfill_spark.delta.spark_internals import SparkDeltaLog, delta_actions
 from backfill_spark.delta.statistics.misstated import misstated
-from backfill_spark.delta.vectors.bitmaps import row_indexes
+from backfill_spark.delta.vectors.bitmaps import Bitmap, row_indexes
 from backfill_spark.file_copies.bytes import ByteReader, CopiedBytes
 from backfill_spark.file_copies.copied_files import FilteredFile, PlannedCopy
 from backfill_spark.file_copies.hidden_rows import failing_rows
@@ -113,24 +114,28 @@ class FileProof:
     def _expected(self, modes: JobCopyModes) -> tuple[Iterable[LoggedCopy], dict[str, FilteredFile]]:
         """Return the expected copies of source files that are copied whole, and their rows that fail the filter, by path.
 
-        The filter is evaluated for each of these files, because statistics may be wrong. One Spark job. Without a filter, the copies
-        are made one by one.
+        The filter is evaluated for each of these files, because statistics may be wrong. The copies are made one by one, and a Spark job
+        evaluates the filter for the next ones; the rows that fail are complete after the last copy.
         """
         files = map(SourceFile.of, self._source.entries())
         copies: Iterator[PlannedCopy] = (copy for file in files if (copy := _whole_copy(file, modes)) is not None)
         where, source, failing = self._tables.transform.where, modes.source, dict[str, FilteredFile]()
-        if where is not None and source is not None:
-            listed = list(copies)
-            copies = iter(listed)
-            counted = failing_rows(self._spark, source, where, [copy.file for copy in listed])
-            failing = {
-                copy.file.path: FilteredFile(copy.file, rows)
-                for copy, rows in zip(listed, counted, strict=True)
-                if rows is not None
-            }
         shared = Shared()
-        expected = (_expected(copy, failing.get(copy.file.path), shared) for copy in copies)
-        return (copy for copy in expected if copy is not None), failing
+
+        def expected() -> Iterator[LoggedCopy]:
+            filtered: Iterable[tuple[PlannedCopy, Bitmap | None]] = ((copy, None) for copy in copies)
+            if where is not None and source is not None:
+                judged, kept = tee(copies)
+                rows = failing_rows(self._spark, source, where, (copy.file for copy in judged))
+                filtered = zip(kept, rows, strict=True)
+            for copy, rows_of_copy in filtered:
+                if rows_of_copy is not None:
+                    failing[copy.file.path] = FilteredFile(replace(copy.file, statistics=None), rows_of_copy)
+                made = _expected(copy, failing.get(copy.file.path), shared)
+                if made is not None:
+                    yield made
+
+        return expected(), failing
 
     def _misstated(self, files: Sequence[LoggedFile]) -> tuple[FileDifference, ...]:
         return misstated(self._spark, self._tables.sink.path, self._version, files)
