@@ -234,8 +234,8 @@ class Run:
 def run_to_end(start: Callable[[], Run]) -> Outcome:
     """Start an attempt and wait for its end; an interrupt (Ctrl-C, a notebook's stop button) stops it at a barrier first.
 
-    A second interrupt cancels what runs, a third one leaves it alone. No interrupt leaves an attempt behind that runs
-    without a handle: one that comes during the start stops the attempt too.
+    A second interrupt cancels what runs. A third one ends the waiting at once, and the attempt continues. An interrupt during the
+    start stops the attempt too: it would continue without a handle.
 
     Raises:
         KeyboardInterrupt: it was interrupted and has stopped; the next run resumes there.

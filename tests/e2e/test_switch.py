@@ -185,7 +185,7 @@ def test_a_name_is_switched_over_and_back_under_a_writer(node, catalog, orders, 
 
 
 def test_the_target_of_a_deleted_job_is_dropped(node, catalog, orders, metastore):
-    """With `deletionPolicy: Drop` no file of the target stays; a source by name does."""
+    """No file of the target stays with `deletionPolicy: Drop`; a source by name does."""
     target = {"target": {"type": "Delta", "delta": {"path": str(COPY)}}}
     job = NamedJob(node, by_name(metastore, after="Exit", switch={}, deletionPolicy="Drop", **target)).apply()
     job.until("the end", lambda: job.condition("Finished")[0] == "True")

@@ -238,7 +238,7 @@ class TestTheStream:
         with page.events(JOB) as first, page.events(JOB) as second:
             next(first)
             next(second)
-            # The feed of an earlier test may end a moment later.
+            # The feed of an earlier test may end shortly after it.
             assert wait_for(first, lambda _: source.watches == 1)
         with page.events("/events") as messages:
             wait_for(messages, lambda _: source.watches == 1)

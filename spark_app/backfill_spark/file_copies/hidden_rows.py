@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FILE, ROW = "__backfill_file", "__backfill_row"
 
 FILES_MAX, ROWS_MAX = 4096, 1 << 31
-"""Most files and rows of one Spark job. Bitmaps of so many rows have 256 MiB at most; Spark ends a job whose result exceeds 1 GiB."""
+"""Most files and rows of one Spark job. Their bitmaps have 256 MiB at most; Spark ends a job whose result exceeds 1 GiB."""
 
 
 def filtered(spark: SparkSession, source: SupportsFiles, where: str, files: Sequence[PlannedCopy]) -> Filtered:

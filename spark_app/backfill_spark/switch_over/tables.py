@@ -256,14 +256,13 @@ class SwitchTables:
             consumed: Version of the source that equals the target; `None` for the one in the state.
         """
         request, stored = request_of(self.context.backfill, ""), self.committer.read_state()
-        state, held = self._advanced(JobState.decode(mark.state), consumed) if mark.state else None, _state_of(stored)
-        if state is not None and held is not None and held.is_returned(state, stored.txn_version):
-            self._settled(self.target, lambda head: return_step(head, request))
-            return
-        if consumed is not None:
+        state = self._advanced(JobState.decode(mark.state), consumed) if mark.state else None
+        held = _state_of(stored)
+        returned = state is not None and held is not None and held.is_returned(state, stored.txn_version)
+        if consumed is not None and not returned:
             self._adopt_target(request)
         self._settled(self.target, lambda head: return_step(head, request))
-        if state is None:
+        if state is None or returned:
             return
         stored = self.committer.read_state()
         newest = 0 if stored.txn_version is None else stored.txn_version >> 32
