@@ -1,7 +1,7 @@
 """Plant known bugs one by one, each in a scratch copy, and check that the test of the bug fails.
 
     python build-tools/mutants.py              every bug of tests/mutants, after the named tests passed without one
-    python build-tools/mutants.py --cheap      the bugs that each merge checks: no Spark, a minute for all
+    python build-tools/mutants.py --cheap      those whose tests need no Spark; of them, `--share 1/2` is every second one
     python build-tools/mutants.py late-merge   some bugs, by name
     python build-tools/mutants.py --list       print all bugs
 
@@ -136,11 +136,26 @@ def untouched_pass(chosen: list[Mutant]) -> bool:
     return True
 
 
+def share(text: str) -> tuple[int, int]:
+    """Return `K/N` as two numbers.
+
+    Raises:
+        ValueError: K is not one of 1 to N.
+    """
+    number, of = map(int, text.split("/"))
+    if not 1 <= number <= of:
+        raise ValueError(text)
+    return number, of
+
+
 def main(arguments: list[str]) -> int:
     """Return 0 if every chosen bug was caught."""
     parser = argparse.ArgumentParser(description="Plant known bugs, and check that their tests fail.")
     parser.add_argument("names", nargs="*", help="names of bugs; all bugs by default")
-    parser.add_argument("--cheap", action="store_true", help="only the bugs that each merge checks")
+    parser.add_argument("--cheap", action="store_true", help="only the bugs whose tests need no Spark")
+    parser.add_argument(
+        "--share", type=share, default=(1, 1), metavar="K/N", help="every N-th of these, from the K-th on"
+    )
     parser.add_argument("--list", action="store_true", help="print all planted bugs and plant none")
     parser.add_argument("--jobs", type=int, default=2, help="number of concurrent tests")
     given = parser.parse_args(arguments)
@@ -160,6 +175,8 @@ def main(arguments: list[str]) -> int:
         for mutant in everything
         if (mutant.name in given.names or not given.names) and (mutant.cheap or not given.cheap)
     ]
+    number, of = given.share
+    chosen = chosen[number - 1 :: of]
     os.nice(10)
     started = time.monotonic()
     if not given.cheap and not untouched_pass(chosen):

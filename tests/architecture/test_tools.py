@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 
 import pytest
 from support import attack, flaky, parts
@@ -265,11 +266,20 @@ class TestTheShares:
     def test_shares_have_each_file_exactly_once(self):
         """A file's name decides its share, so all machines agree."""
         files = list((ROOT / "tests").rglob("test_*.py"))
-        shares = [{path for path in files if parts.is_in_share(path, number, 3)} for number in (1, 2, 3)]
+        shares = [{path for path in files if parts.is_in_share(path, 0, number, 3)} for number in (1, 2, 3)]
 
         assert set.union(*shares) == set(files)
         assert sum(map(len, shares)) == len(files)
         assert min(map(len, shares)) > len(files) / 4
+
+    def test_shares_divide_the_seeds_of_a_file(self):
+        """The laws of the simulation are one file, and would be one long share."""
+        shares = [
+            {seed for seed in range(90) if parts.is_in_share(Path(__file__), seed, number, 3)} for number in (1, 2, 3)
+        ]
+
+        assert set.union(*shares) == set(range(90))
+        assert [len(seeds) for seeds in shares] == [30, 30, 30]
 
     @pytest.mark.parametrize("text", ["0/3", "4/3", "1", "x/3", "1/", "-1/3"])
     def test_an_invalid_share_is_refused_by_name(self, text):

@@ -3,7 +3,7 @@
     pytest tests/jobs --part first    every case without Spark; of each file on Spark the first case, and those marked `always`
     pytest tests/jobs --part rest     the remaining cases
     pytest tests/jobs                 both
-    pytest tests/jobs --part rest --share 2/3    the remaining cases in the second of three shares of the files
+    pytest tests/jobs --part rest --share 2/3    the remaining cases in the second of three shares: a file's cases of one seed are in one share
 
 A case is on Spark if it uses the session or the broker of the suite, or if it is marked `spark` because it starts a process
 with a separate session. Of the cases that take a seed, `first` has the seeds below `SEEDS`. A case marked `rest` is in `rest`:
@@ -28,7 +28,7 @@ ON_SPARK = {"spark", "broker"}
 def add_option(parser: pytest.Parser) -> None:
     """Add the options `--part` and `--share`."""
     parser.addoption("--part", choices=[FIRST, REST, ALL], default=ALL, help="which part of the cases to run")
-    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help="the K-th of N shares of the files")
+    parser.addoption("--share", type=share, default=(1, 1), metavar="K/N", help="the K-th of N shares")
 
 
 def share(text: str) -> tuple[int, int]:
@@ -43,9 +43,9 @@ def share(text: str) -> tuple[int, int]:
     return int(number), int(of)
 
 
-def is_in_share(path: Path, number: int, of: int) -> bool:
-    """Return whether a file is in a share: the same one on each machine, as long as the file has its name."""
-    return zlib.crc32(path.relative_to(ROOT).as_posix().encode()) % of == number - 1
+def is_in_share(path: Path, seed: int, number: int, of: int) -> bool:
+    """Return whether the cases of a file and a seed are in a share: the same one on each machine, as long as the file has its name."""
+    return (zlib.crc32(path.relative_to(ROOT).as_posix().encode()) + seed) % of == number - 1
 
 
 def is_on_spark(item: pytest.Item) -> bool:
@@ -81,7 +81,7 @@ def keep(config: pytest.Config, items: list[pytest.Item]) -> None:
     part, (number, of) = config.getoption("--part"), config.getoption("--share")
     first = first_part(items)
     in_part = [item for item in items if part == ALL or (item in first) == (part == FIRST)]
-    kept = [item for item in in_part if is_in_share(item.path, number, of)]
+    kept = [item for item in in_part if is_in_share(item.path, seed_of(item), number, of)]
     left_out = set(items) - set(kept)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = kept

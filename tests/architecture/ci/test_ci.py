@@ -6,6 +6,8 @@ import subprocess
 import pytest
 from support.repository import ROOT
 
+from backfill_core import strategies
+
 GO = "/usr/local/go/bin/go"
 MAKE = '#!/bin/sh\nmkdir -p build/reports\necho "$*" >> "$MADE"\n'
 PYTHON = """#!/bin/sh
@@ -76,6 +78,17 @@ class TestAStageThatCannotRun:
                 "crash-kafka",
             )
         )
+
+    def test_two_commits_run_each_half_of_the_long_suites(self, ci, tmp_path):
+        """A merge runs a half, which the number of commits chooses."""
+        program(tmp_path / "bin" / "git", '#!/bin/sh\necho "$COMMITS"\n')
+        _, _, even = ci(COMMITS="10")
+        odd = ci(COMMITS="11")[2].removeprefix(even)
+
+        assert ("--share 11/24" in even, "--share 12/24" in odd) == (True, True)
+        assert ("--cheap --share 1/2" in even, "--cheap --share 2/2" in odd) == (True, True)
+        for crash in {*strategies.discover()} - {"Replica", "SourceSplits"} | {"crash-replica", "crash-kafka"}:
+            assert (crash in even) != (crash in odd), crash
 
     @pytest.mark.parametrize(
         ("missing", "stages"),
