@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from py4j.java_gateway import JavaPackage
+from py4j.java_gateway import JavaClass, JavaPackage
 from pyspark import SparkConf, SparkContext
 
 if TYPE_CHECKING:
@@ -51,6 +51,15 @@ PACKAGES = (
     "scala.jdk.javaapi",
 )
 """Packages that the driver and pyspark look up often; pyspark looks up `py4j.reflection` 14 times for each Java error."""
+
+CLASSES = (
+    "PythonUtils",
+    "functions",
+    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.functions",
+)
+"""Names by which pyspark looks up classes for each expression and each frame; for the short ones the JVM searches many packages."""
 
 
 def java(spark: SparkSession) -> Any:
@@ -128,15 +137,28 @@ def items(listed: Any) -> list[Any]:
     return [listed.get(index) for index in range(listed.size())]
 
 
+class _KnownPackage(JavaPackage):  # type: ignore[misc]
+    """A package that queries the JVM once for each of its classes."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a class, and keep it; a package may still become a class, which the JVM loads later."""
+        member = super().__getattr__(name)
+        if isinstance(member, JavaClass):
+            setattr(self, name, member)
+        return member
+
+
 def know_packages(spark: SparkSession) -> None:
-    """Cache `PACKAGES` and their parent packages in Python, for the life of the session's JVM.
+    """Cache `CLASSES`, `PACKAGES` and their parent packages in Python, for the life of the session's JVM; other classes at their first use.
 
     py4j queries the JVM for each part of a dotted name at each use. The JVM searches every jar for a class `io`, then for a
     class `io` in each package that pyspark has imported. That takes 5 ms for the first part of a well-known package.
     """
     view = java(spark)
+    for name in CLASSES:
+        vars(view).setdefault(name, getattr(view, name))
     for package in PACKAGES:
         place, name = view, ""
         for part in package.split("."):
             name = f"{name}.{part}".lstrip(".")
-            place = vars(place).setdefault(part, JavaPackage(name, view._gateway_client, view._id))
+            place = vars(place).setdefault(part, _KnownPackage(name, view._gateway_client, view._id))

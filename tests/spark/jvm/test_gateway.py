@@ -38,6 +38,13 @@ def test_classes_are_found_in_packages(spark, name):
     """A prepared package must behave like one that the JVM resolved."""
     assert isinstance(at(java(spark), name), JavaClass)
     assert at(java(spark), name)._fqn == name  # noqa: SLF001 - py4j's only name of it
+    assert at(java(spark), name) is at(java(spark), name)
+
+
+def test_a_class_that_java_loads_later_is_found(spark):
+    """The driver compiles classes of its own after it has looked for them."""
+    assert isinstance(java(spark).java.util.NoSuchClass, JavaPackage)
+    assert "NoSuchClass" not in vars(java(spark).java.util)
 
 
 def test_unlisted_names_are_resolved_by_the_jvm(spark):
