@@ -93,29 +93,51 @@ def _print(lines: Iterator[bytes]) -> bool:
 
 def _follow(api: ApiServer, backfill: StoredBackfill, number: int, query: dict[str, str], *, last: bool) -> None:
     """Print the logs of an attempt and of those that follow it, until the job ends."""
-    pause, told = threading.Event(), ""
     while True:
-        pod, waiting = driver_name(backfill.name, number), f"the log of attempt {number} has not begun"
-        try:
-            printed = _print(api.log(backfill.namespace, pod, query | {"follow": "true"}, quiet_s=None))
-        except NotRunningError as starting:
-            printed, waiting = False, starting.message
-        except BackfillNotFoundError:
-            if not _runs(api, backfill, number):
-                raise
-            printed = False
-        # The log of a pod without a node is empty, and ends at once.
-        if not printed and _runs(api, backfill, number):
-            if waiting != told:
-                click.echo(f"{backfill.key}: waiting: {printable(waiting)}", err=True)
-            told = waiting
-            pause.wait(START_S)
-            continue
-        query = {field: value for field, value in query.items() if field not in ("tailLines", "sinceSeconds")}
+        _follow_attempt(api, backfill, number, query)
+        query = _of_all_lines(query)
         click.echo(f"{backfill.key}: the log of attempt {number} has ended", err=True)
         if last or (following := _next(api, backfill, number)) is None:
             return
         number = following
+
+
+def _follow_attempt(api: ApiServer, backfill: StoredBackfill, number: int, query: dict[str, str]) -> None:
+    """Print each line of an attempt once, until the attempt has ended; a connection may end before."""
+    pause, told, printed = threading.Event(), "", ""
+    pod, following = driver_name(backfill.name, number), {"follow": "true", "timestamps": "true"}
+    while True:
+        over, waiting = not _runs(api, backfill, number), f"the log of attempt {number} has not begun"
+        begin = _of_all_lines(query) | {"sinceTime": printed} if printed else query
+        try:
+            printed = _print_newer(api.log(backfill.namespace, pod, begin | following, quiet_s=None), printed)
+        except NotRunningError as starting:
+            waiting = starting.message
+        except BackfillNotFoundError:
+            if over and not printed:
+                raise
+        if over:
+            return
+        # The log of a pod without a node is empty, and ends at once.
+        if not printed and waiting != told:
+            click.echo(f"{backfill.key}: waiting: {printable(waiting)}", err=True)
+            told = waiting
+        pause.wait(START_S)
+
+
+def _of_all_lines(query: dict[str, str]) -> dict[str, str]:
+    """Return a query without `--tail` and `--since`, which select lines of the first connection."""
+    return {field: value for field, value in query.items() if field not in ("tailLines", "sinceSeconds")}
+
+
+def _print_newer(lines: Iterator[bytes], printed: str) -> str:
+    """Print the lines that are newer than the last printed one; return the time of the last line. Servers repeat those of one second."""
+    for line in lines:
+        time, _, text = line.decode(errors="replace").partition(" ")
+        if time > printed:
+            printed = time
+            click.echo(printable(text.rstrip()))
+    return printed
 
 
 def _runs(api: ApiServer, backfill: StoredBackfill, number: int) -> bool:

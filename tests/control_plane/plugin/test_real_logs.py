@@ -57,6 +57,25 @@ class TestFollowedLogs:
                 assert (await asyncio.to_thread(terminal.ends))[0] == 0
                 assert terminal.text.count("first attempt, first line") == 1
 
+    async def test_a_broken_connection_repeats_and_loses_no_line(self, kubelet, real):
+        """A load balancer ends a connection that has no traffic, and an API server ends all of them when it restarts."""
+        async with real() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            kubelet.write("orders-1-driver", "first line", "second line")
+            with following(rig, "--tail", "1000") as terminal:
+                await shows(terminal, "second line")
+                kubelet.cut()
+                kubelet.write("orders-1-driver", "third line")
+                await shows(terminal, "third line")
+                assert "has ended" not in terminal.text
+
+                rig.kubelet.finish(rig.driver("orders", 1))
+                kubelet.end("orders-1-driver")
+
+                assert (await asyncio.to_thread(terminal.ends))[0] == 0
+                assert [terminal.text.count(line) for line in ("first line", "second line", "third line")] == [1, 1, 1]
+
     async def test_log_of_a_pod_without_a_node_is_awaited(self, kubelet, real):
         """The API server answers with an empty log, which is not the end of the attempt."""
         async with real(start=False) as rig:

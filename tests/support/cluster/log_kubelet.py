@@ -3,7 +3,9 @@
 import contextlib
 import ssl
 import threading
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs
 
 from kubernetes import client, config
 from support.cluster.certificates import certificate
@@ -17,6 +19,7 @@ class LogKubelet:
 
     def __init__(self, kubeconfig, folder):
         self._kubeconfig, self._logs, self._changed = kubeconfig, {}, threading.Condition()
+        self._cuts = 0
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *accepted: _LogRequest(self, *accepted))
         self._server.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -26,7 +29,14 @@ class LogKubelet:
     def write(self, pod, *lines):
         """Append lines to the log of a pod."""
         with self._changed:
-            self._logs.setdefault(pod, ([], False))[0].extend(lines)
+            log = self._logs.setdefault(pod, ([], False))[0]
+            log.extend((f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}.{len(log):09}Z", line) for line in lines)
+            self._changed.notify_all()
+
+    def cut(self):
+        """End all connections; the containers run on."""
+        with self._changed:
+            self._cuts += 1
             self._changed.notify_all()
 
     def end(self, pod):
@@ -36,20 +46,24 @@ class LogKubelet:
             self._changed.notify_all()
 
     def lines(self, pod, *, follow):
-        """Yield the lines of a pod; `None` first, if its container has not started."""
-        at = 0
+        """Yield the time and the text of each line of a pod, until its container ends or the connection is cut."""
+        at, cuts = 0, self._cuts
         while True:
             with self._changed:
-                lines, over = self._logs.get(pod, ([], False))
-                if follow and not over:
+                if follow:
                     self._changed.wait_for(
-                        lambda: len(self._logs.get(pod, ([],))[0]) > at or self._logs.get(pod, ([], False))[1], 60
+                        lambda: len(self._log(pod)[0]) > at or self._log(pod)[1] or self._cuts > cuts, 60
                     )
-                    lines, over = self._logs.get(pod, ([], False))
+                if self._cuts > cuts:
+                    return
+                lines, over = self._log(pod)
                 new, at = lines[at:], len(lines)
             yield from new
             if over or not follow:
                 return
+
+    def _log(self, pod):
+        return self._logs.get(pod, ([], False))
 
     def __enter__(self):
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -81,14 +95,17 @@ class _LogRequest(BaseHTTPRequestHandler):
 
     def do_GET(self):
         path, _, query = self.path.partition("?")
-        pod = path.split("/")[3]
+        pod, asked = path.split("/")[3], {name: values[0] for name, values in parse_qs(query).items()}
         self.send_response(200)
         self.send_header("Content-Type", "text/plain")
         self.end_headers()
         with contextlib.suppress(OSError):
-            for line in self._kubelet.lines(pod, follow="follow=true" in query):
-                self.wfile.write(f"{line}\n".encode())
-                self.wfile.flush()
+            for time, line in self._kubelet.lines(pod, follow=asked.get("follow") == "true"):
+                # The API server passes whole seconds on.
+                if time[:19] >= asked.get("sinceTime", "")[:19]:
+                    stamp = f"{time} " if asked.get("timestamps") == "true" else ""
+                    self.wfile.write(f"{stamp}{line}\n".encode())
+                    self.wfile.flush()
 
     def log_message(self, *_):
         pass
