@@ -23,6 +23,9 @@ from demo.stage import Child, DemoError, Stage
 
 WRITER = Path(__file__).with_name("switch_writer.py")
 ROWS = 200_000
+FRESH_S = 10
+"""Longest lag at the begin of a switch-over, which refuses 30 seconds: a busy machine is slow between the two."""
+
 FLIP = """\
 #!/bin/sh
 # The name of the table is a file. `show` prints its folder, `set` changes it.
@@ -90,7 +93,10 @@ class SwitchDemo(Stage):
     def _follow(self, why: str) -> None:
         before = self.progress.attempt
         self.start(why)
-        self.until("it has caught up", lambda progress: progress.attempt > before and progress.caught_up)
+        self.until(
+            "it has caught up",
+            lambda progress: progress.attempt > before and progress.caught_up and progress.lag_seconds <= FRESH_S,
+        )
         self.note(f"{self.progress.rows_done:,} rows are copied, and changes are applied as they come")
 
     def _switch_and_back(self) -> None:

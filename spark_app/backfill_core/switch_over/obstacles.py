@@ -117,7 +117,7 @@ def _until_caught_up(findings: Findings, max_lag_s: float) -> Iterator[str]:
         yield "the target does not hold the whole history yet: wait until the job has caught up"
     elif findings.lag_s > max_lag_s:
         versions = counted(findings.behind, "version")
-        yield f"the target lacks {versions} of {findings.lag_s:.0f} s, above --max-lag {max_lag_s:g} s: is the driver running?"
+        yield f"the target lacks {versions} of {findings.lag_s:.0f} s, above --max-lag {max_lag_s:g} s: let the driver run until it has caught up"
     if not findings.key_proven:
         yield "the key of the target is not proven unique yet: wait until the job has caught up"
 
