@@ -40,9 +40,10 @@ def copied_vectors(
         JAVA_ERRORS: one of the two file systems failed.
     """
     stored = [vector for vector in vectors if not vector.is_inline]
-    copied = tuple(_copied(copier, path, folder, check) for path in sorted({vector.file for vector in stored}))
+    paths = sorted({vector.file for vector in stored})
+    copied = at_once([partial(_copied, copier, path, folder, check) for path in paths], at_once_max)
     at_once([partial(_check, spark, copier.target, vector, folder, check) for vector in stored], at_once_max)
-    return copied
+    return tuple(copied)
 
 
 def _copied(copier: ByteCopier, path: str, folder: str, check: Callable[[], None]) -> StagedFile:
