@@ -173,7 +173,9 @@ def measured(args, objects, kib):
             for _ in range(args.runs):
                 runs.append({name: value for way in ways for name, value in way().items()})
                 print(_rounded(runs[-1]), flush=True)
-            java(spark).org.apache.hadoop.fs.FileSystem.closeAll()  # Java keeps clients of this server, and the next size has another one
+            java(
+                spark
+            ).org.apache.hadoop.fs.FileSystem.closeAll()  # Java keeps clients of this server, and the next size has another one
             spark.stop()
     figures = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
     ratios = {

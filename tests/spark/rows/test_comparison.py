@@ -97,7 +97,7 @@ class TestAReceiptOfATopicThatIsCompacted:
             "delta"
         ).save(str(tmp_path / "t"))
         compared = TableComparison(
-            source=ComparedRows(records, lambda: 2, None, (OffsetRange("0", 0, 3),), lambda _: newer if later else None),
+            source=ComparedRows(records, lambda: 2, None, (OffsetRange("0", 0, 3),), later=lambda _: newer if later else None),
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=UPSERT, key=("key",), job_id="j"),
             transform=folding(Transform(("key", "value")), records.limit(0), ("key",)), key=("key",), vnodes=4, mode=UPSERT,
             source_version=None, source_position="3", target_version=0, read_version=0, complete=True, head=lambda: {"0": 10},
@@ -118,7 +118,7 @@ class TestAReceiptOfATopicThatIsCompacted:
         records = spark.createDataFrame([rows[1], rows[2]], shape)
         spark.createDataFrame([rows[offset] for offset in held], shape).write.format("delta").save(str(tmp_path / "t"))
         compared = TableComparison(
-            source=ComparedRows(records, lambda: 3, None, (OffsetRange("0", 0, 3),), lambda _: records if later else None),
+            source=ComparedRows(records, lambda: 3, None, (OffsetRange("0", 0, 3),), later=lambda _: records if later else None),
             sink=DeltaSink(spark, str(tmp_path / "t"), write_mode=APPEND, key=(), job_id="j"),
             transform=parsing(Transform(None), records.limit(0)), key=(), vnodes=4, mode=APPEND,
             source_version=None, source_position="3", target_version=0, read_version=0, complete=True, head=lambda: {"0": 10},
