@@ -126,8 +126,11 @@ def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
     parsers = Parsers(empty)
     where = transform.where
     in_filter = where is not None and parsers.find("spec.transform.where", where)
+    names = transform.project(empty).columns
+    unnamed = iter(names)
     for at, text in enumerate(transform.select or ()):
         parsers.find(f"spec.transform.select[{at}]", text)
+        parsers.name(text, unnamed)
     texts = transform.select or tuple(map(quoted, empty.columns))
     return ParsingTransform(
         transform.select,
@@ -136,7 +139,7 @@ def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
         filter=F.lit(True) if where is None else parsers.columns((where,))[0] if in_filter else F.expr(where),
         filters_first=not in_filter,
         columns=tuple(parsers.columns(texts)),
-        names=tuple(transform.project(empty).columns),
+        names=tuple(names),
         selects=_selected(transform, empty),
         filters=frozenset() if where is None else columns_read(empty.where(where)),
     )
