@@ -113,6 +113,9 @@ class Parsers:
         self._expressions: dict[str, Any] = {}
         """Expressions by their names in lower case; without names of the source's columns, which Spark prefers."""
 
+        self._lowest = 0
+        """Lowest level of the next parser."""
+
     @property
     def levels(self) -> tuple[tuple[Parser, ...], ...]:
         """All parsers, by level."""
@@ -129,6 +132,10 @@ class Parsers:
                 self._add(node, f"{place}: {function_of(node)} cannot read the payload.")
             has_parser = has_parser or _sql_of(node) in self._by_sql
         return has_parser
+
+    def begin_level(self) -> None:
+        """Put the parsers found from now on above all others."""
+        self._lowest = len(self.levels)
 
     def name(self, text: str, names: Iterator[str]) -> None:
         """Take the names of an expression's columns from `names`; expressions after it may use them."""
@@ -166,7 +173,7 @@ class Parsers:
         nodes = [node for tree in inputs for node in subtree(tree)]
         used = [self._used(node) for node in nodes]
         if all(_is_plain(node) or parser is not None for node, parser in zip(nodes, used, strict=True)):
-            return max((parser.level for parser in used if parser is not None), default=-1) + 1
+            return max((self._lowest, *(parser.level + 1 for parser in used if parser is not None)))
         return len(self.levels)
 
     def _used(self, node: Any) -> Parser | None:
