@@ -19,7 +19,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from backfill_spark.delta.types import quoted
-from backfill_spark.jvm.gateway import java, java_session
+from backfill_spark.jvm.gateway import java, java_column, java_session
 from backfill_spark.records.sql_nodes import (
     NAMES,
     STARS,
@@ -44,8 +44,18 @@ _CORRUPT_DEFAULT = "spark.sql.columnNameOfCorruptRecord"
 _PERMISSIVE = {"from_json": F.from_json, "from_csv": F.from_csv, "from_xml": F.from_xml}
 """Parsers that return a row of nulls, or a partial row, for an unreadable payload."""
 
-_RAISING = {"parse_json", "to_binary", "to_date", "to_number", "to_time", "to_timestamp"}
-"""Parsers that raise an error for an unreadable payload; their variant `try_…` returns null."""
+_RAISING = {
+    "aes_decrypt", "decode", "parse_json", "str_to_map", "to_binary", "to_date", "to_number", "to_time", "to_timestamp",
+    "to_timestamp_ltz", "to_timestamp_ntz", "to_unix_timestamp", "unbase64", "unhex", "unix_timestamp", "url_decode", "validate_utf8",
+}  # fmt: skip
+"""Parsers that raise an error, or return null, for an unreadable payload."""
+
+_NULLABLE = {
+    "element_at", "elt", "make_date", "make_timestamp", "make_timestamp_ltz", "make_timestamp_ntz", "map_from_arrays",
+    "map_from_entries", "parse_url", "variant_get", "xpath", "xpath_boolean", "xpath_double", "xpath_float", "xpath_int",
+    "xpath_long", "xpath_number", "xpath_short", "xpath_string",
+}  # fmt: skip
+"""Functions that raise an error for an unreadable payload, and may return null for a readable one. So does an index of an array."""
 
 _CASTS = {"bigint", "boolean", "date", "decimal", "double", "float", "int", "smallint", "timestamp", "tinyint"}
 """Functions that cast to the type of their name; those to STRING and BINARY accept every value."""
@@ -129,7 +139,7 @@ class Parsers:
         has_parser = False
         for node in _inner_first(self._sql.parseExpression(text)):
             if _is_parser(node) and _sql_of(node) not in self._by_sql:
-                self._add(node, f"{place}: {function_of(node)} cannot read the payload.")
+                self._add(node, f"{place}: {_failure(node)}.")
             has_parser = has_parser or _sql_of(node) in self._by_sql
         return has_parser
 
@@ -189,23 +199,36 @@ class Parsers:
             return _Reading(_avro(node, given[0]), given[0].isNotNull() & made["one"].isNull(), made["record"])
         if name in _PERMISSIVE:
             return self._permissive(node, given[0], made)
-        if name in _RAISING:
-            read = F.call_function(f"try_{name}", *given)
-        elif name == "decode":
-            read = F.try_validate_utf8(given[0].cast("string"))
+        if name in _NULLABLE or _is_index(node):
+            # A struct is null only after an error.
+            read = self._caught(F.struct(self._column(self._in_place(node)).alias("it")))
+            return _Reading(read, made.isNull(), made["it"])
+        if name in _RAISING or _is_nested_cast(node):
+            read = self._caught(self._column(self._in_place(node)))
         else:
             read = given[0].try_cast(node.dataType().sql() if name == "cast" else name)
         return _Reading(read, given[0].isNotNull() & made.isNull(), made)
 
+    def _caught(self, column: Column) -> Column:
+        """Return a column that is null where this column raises an error."""
+        sql = java(self._session).org.apache.spark.sql
+        return self._column(
+            sql.catalyst.expressions.TryEval(sql.classic.ExpressionUtils.expression(java_column(column)))
+        )
+
     def _permissive(self, node: Any, payload: Column, made: Column) -> _Reading | None:
         """Return the columns of a parser that silently drops parts; `None` if its schema has the column of corrupt records."""
         # Not of this payload: its names may be those of other expressions.
-        parsed = F.call_function(function_of(node), F.lit(None).cast("string"), *map(self._column, children(node)[1:]))
+        kind, *rest = map(self._column, children(node)[1:])
+        parsed = F.call_function(function_of(node), F.lit(None).cast("string"), kind, *rest)
         schema = self._empty.select(parsed.alias("read")).schema["read"].dataType
-        if not isinstance(schema, StructType):
-            read = self._column(self._in_place(node))
-            return _Reading(read, payload.isNotNull() & made.isNull(), made)
         session, options = java_session(self._session), _options(node)
+        if not isinstance(schema, StructType):
+            # In its other modes it returns null for an unreadable element of an array or a map.
+            strict = {**{name: value for name, value in options.items() if name.lower() != "mode"}, "mode": "FAILFAST"}
+            pairs = (F.lit(text) for option in strict.items() for text in option)
+            read = self._caught(F.call_function(function_of(node), payload, kind, F.create_map(*pairs)))
+            return _Reading(read, payload.isNotNull() & made.isNull(), made)
         corrupt = next((value for name, value in options.items() if name.lower() == _CORRUPT_OPTION.lower()), None)
         if (corrupt or session.conf().get(_CORRUPT_DEFAULT)) in schema.names:
             return None
@@ -282,7 +305,7 @@ class Parsers:
 # -------------------------------------------------------------- Spark's unresolved expressions
 def _inner_first(node: Any) -> Iterator[Any]:
     """Yield the nodes that SQL always computes, inner ones first."""
-    if node.nodeName() in _CHOICES or function_of(node) in _CHOOSING:
+    if node.nodeName() in _CHOICES or function_of(node) in _CHOOSING or _is_lookup(node):
         return
     for child in children(node):
         yield from _inner_first(child)
@@ -295,16 +318,39 @@ def _is_parser(node: Any) -> bool:
         case "Cast":
             return str(node.evalMode()) != "TRY" and str(node.dataType().sql()) not in {"STRING", "BINARY"}
         case "UnresolvedFunction":
-            name, arguments = function_of(node), children(node)
-            if name == "decode":
-                return _is_utf8(arguments)
-            return name in {"from_avro", *_PERMISSIVE, *_RAISING} or (name in _CASTS and len(arguments) == 1)
-    return False
+            name = function_of(node)
+            return name in {"from_avro", *_PERMISSIVE, *_RAISING, *_NULLABLE} or (
+                name in _CASTS and len(children(node)) == 1
+            )
+    return _is_index(node)
+
+
+def _is_index(node: Any) -> bool:
+    """Return True for an element of an array or a map, such as `a[0]`; False for a field."""
+    if node.nodeName() != "UnresolvedExtractValue":
+        return False
+    _, key = children(node)
+    return str(key.nodeName()) != "Literal" or str(key.dataType().sql()) != "STRING"
+
+
+def _is_nested_cast(node: Any) -> bool:
+    """Return True for a cast to an array, a map or a struct; its variant `try_cast` returns null for an unreadable element."""
+    return node.nodeName() == "Cast" and str(node.dataType().typeName()) in {"array", "map", "struct"}
+
+
+def _is_lookup(node: Any) -> bool:
+    """Return True for a `decode` that compares values, as CASE does; False for one that reads bytes."""
+    return function_of(node) == "decode" and len(children(node)) > 2
 
 
 def _sql_of(node: Any) -> str:
     """Return the SQL that identifies a parser; empty for other nodes."""
     return str(node.sql()) if _is_parser(node) else ""
+
+
+def _failure(node: Any) -> str:
+    """Return why a record is bad: this parser cannot read it."""
+    return "an array has no such element" if _is_index(node) else f"{function_of(node)} cannot read the payload"
 
 
 def _is_plain(node: Any) -> bool:
@@ -314,19 +360,9 @@ def _is_plain(node: Any) -> bool:
             return True
         case "Cast":
             return str(node.dataType().sql()) in {"STRING", "BINARY"}
-        case "UnresolvedExtractValue":  # a field; an element of an array may be missing
-            field = children(node)[1]
-            return str(field.nodeName()) == "Literal" and str(field.dataType().sql()) == "STRING"
+        case "UnresolvedExtractValue":
+            return not _is_index(node)
     return False
-
-
-def _is_utf8(arguments: list[Any]) -> bool:
-    """Return True for the arguments of a `decode` that reads UTF-8."""
-    return (
-        len(arguments) == 2
-        and arguments[1].nodeName() == "Literal"
-        and str(arguments[1].value()).upper() in {"UTF-8", "UTF8"}
-    )
 
 
 def _options(node: Any) -> dict[str, str]:
