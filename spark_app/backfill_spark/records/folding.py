@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from backfill_core.errors import InvalidTransformError
 from backfill_spark.delta.types import quoted
-from backfill_spark.records.parsing import REASON, UNREAD, ParsingTransform, is_bad, lacks, parsing
+from backfill_spark.records.parsing import REASON, ParsingTransform, is_bad, lacks, parsing, unread_reason, with_reason
 from backfill_spark.rows.changes import ADD, DELETE
 from backfill_spark.rows.transform import OURS, Transform
 
@@ -60,13 +60,13 @@ class FoldingTransform(ParsingTransform):
         """See `ParsingTransform`; for a record that the filter drops, `REASON` is null, because its key is needed. Lazy."""
         # A record without a value needs no more than its key.
         makes_row = ~_is_tombstone() & (self.passes if self.filters_first else F.lit(True))
-        parsed = self._parsed(records, F.when(makes_row, self.unread))
+        parsed = self._parsed(with_reason(records, F.when(makes_row, self.unread)), self.levels)
         return parsed.withColumnRenamed(REASON, _UNREADABLE).withColumn(REASON, self.reason)
 
     @property
     def unread(self) -> Column:
         """See `ParsingTransform`; without its value it is unknown if a record deletes its key."""
-        return F.when(lacks(self.selects | self.filters | _VALUE), F.col(UNREAD).getField("reason"))
+        return unread_reason(self.selects | self.filters | _VALUE)
 
     def bad(self, judged: DataFrame) -> DataFrame:
         """See `ParsingTransform`."""
@@ -169,7 +169,7 @@ def folding(transform: Transform, empty: DataFrame, key: tuple[str, ...]) -> Fol
     at = {name.lower(): row.getField(given) for name, given in zip(parsed.names, fields, strict=True)}
     keys = tuple(at[name.lower()] for name in key if name.lower() in at)
     return FoldingTransform(
-        parsed.select, parsed.where, levels=parsed.levels, filter=parsed.filter, filters_first=parsed.filters_first,
+        parsed.select, parsed.where, levels=parsed.levels, filter=parsed.filter, filter_levels=parsed.filter_levels,
         columns=parsed.columns, names=parsed.names, selects=parsed.selects, filters=parsed.filters,
         row=row, fields=tuple(fields), keys=keys, key=key,
         reason=_reason(parsed, dict(zip(key, keys, strict=False))),

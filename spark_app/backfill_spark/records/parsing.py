@@ -46,8 +46,8 @@ class ParsingTransform(Transform):
     filter: Column = field(kw_only=True)
     """The filter's condition; it may be null. Computed from the parsers' columns, unless it comes before them."""
 
-    filters_first: bool = field(kw_only=True)
-    """True if the filter has no parser. Then records that it drops are not parsed."""
+    filter_levels: int = field(kw_only=True)
+    """Number of levels, the lowest ones, that the filter uses. Records that it drops are not parsed by higher ones."""
 
     columns: tuple[Column, ...] = field(kw_only=True)
     """The columns of a row. Computed from the parsers' columns."""
@@ -67,6 +67,11 @@ class ParsingTransform(Transform):
         return F.coalesce(self.filter, F.lit(False)) | lacks(self.filters)
 
     @property
+    def filters_first(self) -> bool:
+        """True if the filter has no parser."""
+        return not self.filter_levels
+
+    @property
     def parses(self) -> bool:
         """True if the transform has a parser."""
         return bool(self.levels)
@@ -81,24 +86,19 @@ class ParsingTransform(Transform):
 
     def judged(self, records: DataFrame) -> DataFrame:
         """Return all records with the parsers' columns, and with column `REASON`, null if they yield rows. Lazy."""
-        if self.filters_first:
-            return self._parsed(records, F.when(~self.passes, LEFT_OUT).otherwise(self.unread))
-        parsed = self._parsed(records, self.unread)
-        left_out = F.when(F.col(REASON).isNull() & ~self.passes, LEFT_OUT)
-        return parsed.withColumn(REASON, F.coalesce(REASON, left_out))
+        read = self._parsed(with_reason(records, unread_reason(self.filters)), self.levels[: self.filter_levels])
+        reason = F.coalesce(REASON, F.when(~self.passes, LEFT_OUT), self.unread)
+        return self._parsed(read.withColumn(REASON, reason), self.levels[self.filter_levels :])
 
     @property
     def unread(self) -> Column:
         """Reason why a column that the transform uses is unreadable; null if all are readable."""
-        return F.when(lacks(self.selects | self.filters), F.col(UNREAD).getField("reason"))
+        return unread_reason(self.selects | self.filters)
 
-    def _parsed(self, records: DataFrame, reason: Column) -> DataFrame:
-        """Run the parsers on the records that have no reason yet."""
-        # Replaced even if it exists, so that a star in the transform does not include it.
-        unread = F.col(UNREAD) if UNREAD in records.columns else F.lit(None).cast(UNREAD_TYPE)
-        frame = records.alias(SOURCE).withColumn(UNREAD, unread).withColumn(REASON, reason)
+    def _parsed(self, frame: DataFrame, levels: tuple[tuple[Parser, ...], ...]) -> DataFrame:
+        """Run parsers on the records that have no reason yet."""
         none_yet = F.col(REASON).isNull()
-        for level in self.levels:
+        for level in levels:
             made = frame.withColumns({parser.made: F.when(none_yet, parser.read) for parser in level})
             reasons = [F.when(none_yet & parser.refused, parser.reason) for parser in level]
             values = {parser.name: parser.value for parser in level}
@@ -126,17 +126,22 @@ def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
     parsers = Parsers(empty)
     where = transform.where
     in_filter = where is not None and parsers.find("spec.transform.where", where)
+    parsers.begin_level()
+    filter_levels = len(parsers.levels)
+    names = transform.project(empty).columns
+    unnamed = iter(names)
     for at, text in enumerate(transform.select or ()):
         parsers.find(f"spec.transform.select[{at}]", text)
+        parsers.name(text, unnamed)
     texts = transform.select or tuple(map(quoted, empty.columns))
     return ParsingTransform(
         transform.select,
         where,
         levels=parsers.levels,
         filter=F.lit(True) if where is None else parsers.columns((where,))[0] if in_filter else F.expr(where),
-        filters_first=not in_filter,
+        filter_levels=filter_levels,
         columns=tuple(parsers.columns(texts)),
-        names=tuple(transform.project(empty).columns),
+        names=tuple(names),
         selects=_selected(transform, empty),
         filters=frozenset() if where is None else columns_read(empty.where(where)),
     )
@@ -157,6 +162,18 @@ def lacks(names: frozenset[str]) -> Column:
     return F.coalesce(
         F.arrays_overlap(F.col(UNREAD).getField("columns"), F.array(*map(F.lit, sorted(names)))), F.lit(False)
     )
+
+
+def unread_reason(names: frozenset[str]) -> Column:
+    """Return the reason why one of these columns of a record is unreadable; null if all are readable."""
+    return F.when(lacks(names), F.col(UNREAD).getField("reason"))
+
+
+def with_reason(records: DataFrame, reason: Column) -> DataFrame:
+    """Return records with the columns `UNREAD` and `REASON`, as parsers need them."""
+    # Replaced even if it exists, so that a star in the transform does not include it.
+    unread = F.col(UNREAD) if UNREAD in records.columns else F.lit(None).cast(UNREAD_TYPE)
+    return records.alias(SOURCE).withColumn(UNREAD, unread).withColumn(REASON, reason)
 
 
 def is_bad() -> Column:

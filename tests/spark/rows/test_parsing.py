@@ -264,6 +264,26 @@ class TestAParserIsNotAskedInVain:
         """The filter drops records for which it is null."""
         assert bad_and_rows(empty, topic, f"{JSON}.id AS id", where=f"offset > 2 AND {JSON}.id > 0") == ([], 1)
 
+    def test_a_record_that_a_parser_of_the_filter_excludes_is_not_parsed_further(self, spark, empty):
+        """Records of other kinds may have other forms. Plain Spark SQL filters first, too."""
+        payloads = [
+            b'{"kind": "order", "id": "1"}',
+            b'{"kind": "note", "id": "one"}',
+            b'{"kind": "order", "id": "two"}',
+            b"{",
+        ]
+        topic = spark.createDataFrame([(0, at, bytearray(payload)) for at, payload in enumerate(payloads)], SCHEMA)
+        document = "from_json(cast(value AS string), 'kind STRING, id STRING')"
+        transform = parsing(Transform((f"cast({document}.id AS int) AS id",), f"{document}.kind = 'order'"), empty)
+
+        judged = transform.judged(topic)
+
+        assert [(row["offset"], row[REASON]) for row in transform.bad(judged).collect()] == [
+            (2, "spec.transform.select[0]: cast cannot read the payload."),
+            (3, "spec.transform.where: from_json cannot read the payload."),
+        ]
+        assert [row["id"] for row in transform.rows(judged).collect()] == [1]
+
     def test_a_star_means_the_columns_of_the_source(self, empty, topic):
         """The product's own columns are not in it, in any function that contains it."""
         most = "to_json(struct(* EXCEPT (value))) AS most"
