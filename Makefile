@@ -92,7 +92,7 @@ e2e: setup ## run all scenarios on a real node: pods and operators die, objects 
 e2e-pressure: setup ## fill the disk of a small node that is created for this scenario, in ten minutes; needs root and the kit's cluster
 	@$(TESTS) e2e -- -s -vv -m pressure $(ARGS)
 
-e2e-release: setup ## build a release, push it to a real registry, and install it from there on a node of its own; needs root and the kit's cluster
+e2e-release: setup ## install a release of this checkout from a real registry, on a node of its own, and upgrade an older commit while a job runs; needs root and the kit's cluster
 	@$(TESTS) e2e -- -s -vv -m release $(ARGS)
 
 e2e-smoke: setup ## run the shortest scenarios: a job with all its commands, jobs of Arrangement, of Replica and of a topic, an upgrade

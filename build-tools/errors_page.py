@@ -151,7 +151,7 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "DeadlineExceeded": ("act", "Raise `activeDeadlineSeconds`, and the Backfill resumes from the last commit."),
     "StartupTimeout": ("act", "The message names the missing object. Give the pod a node with room, or raise `startupTimeoutSeconds`."),
     "NameCollision": ("act", "Delete the object that the message names, if no other tool owns it; or give the Backfill another name."),
-    "ImageUnavailable": ("wait", "The registry does not answer, or refuses for now; the message quotes it. The next attempt pulls again."),
+    "ImageUnavailable": ("wait", "The registry does not answer, or refuses the pull secret; the message quotes it. Correct the Secret: the next attempt pulls again."),
     "InitContainerFailed": ("act", "Read the message, and the log of the init container that it names. The next attempt runs it again."),
     "SubmissionFailed": ("act", "Correct the image, the pull secret, or the volume that the message names. An edit of the spec starts a new attempt."),
     "Infrastructure": ("wait", "The next attempt resumes from the last commit. If it was memory (`OOMKilled`), raise `driver.resources` or `executor.resources`."),

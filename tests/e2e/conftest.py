@@ -12,14 +12,15 @@ from support.node.real_job import LAKE, SLOW, Job, empty_lake
 from support.node.real_node import HIVE_IMAGE, IMAGES, Node, build_images
 from support.node.small_disk import cluster_on_a_small_disk, small_disk
 from support.node.writer import Writer
+from support.registry.on_node import PULLED
 from support.repository import ROOT
 
 REPORT = ROOT / "build" / "e2e"
 LIMITS = {
     "allowedHostPaths": [str(LAKE)],
-    # Neither exists: scenarios test Backfills that name a missing account or image.
+    # "late" and "missing" do not exist: scenarios test Backfills that name a missing account or image.
     "allowedServiceAccounts": ["late"],
-    "allowedImages": ["localhost/missing:1", HIVE_IMAGE],
+    "allowedImages": ["localhost/missing:1", HIVE_IMAGE, PULLED],
     # Names of a Hive metastore.
     "allowedConf": [
         "spark.sql.catalogImplementation", "spark.hadoop.hive.metastore.uris", "spark.sql.hive.metastore.version",

@@ -36,9 +36,7 @@ def test_a_driver_is_killed_and_evicted(node, writer, apply, figures):
     name = job.driver()["metadata"]["name"]
     job.until("a driver that is ready", lambda: job.condition("Ready")[0] == "True")
 
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    place = f"/api/v1/namespaces/{job.namespace}/pods/{name}/eviction"
-    job.outlives(lambda _: job.kubectl("create", "--raw", place, "-f", "-", stdin=json.dumps(eviction)))
+    job.outlives(lambda _: evict(job, name))
 
     job.commanded("unlimited", throttle={"rowsPerSecond": None})
     status = job.until_complete(attempts=3, failures=1)
@@ -92,6 +90,72 @@ def _counted_as_missing(job):
     job.until_rows(above=job.rows())
     job.kubectl("delete", "resourcequota", "full")
     job.until("the end of the condition", lambda: job.condition("ExecutorsWaiting")[0] is None, 60)
+
+
+def test_executors_are_drained(node, writer, apply):
+    """One of two executors is evicted, then a drain of its node evicts both: no task fails, and the status counts them as
+    decommissioned. The attempt continues, and waits while the node accepts no pod."""
+    writer(ROWS)
+    job = apply(document("drained", instances=2, throttle={"rowsPerSecond": LOW_LIMIT}, spark={"ui": True}))
+    job.until("both executors", lambda: len(job.executors()) == 2)
+    job.until_rows()
+    driver, [first, _] = job.driver()["metadata"]["uid"], job.executors()
+
+    evict(job, first["metadata"]["name"])
+    _is_replaced(job, [first], lost=1)
+
+    drained, [place] = job.executors(), node.list("nodes")
+    name = place["metadata"]["name"]
+    try:
+        selector = f"--pod-selector=spark-role=executor,backfill.dev/backfill={job.name}"
+        node.kubectl(
+            "drain", name, selector, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s"
+        )
+        assert job.executors() == [], "a drain returns when the pods have ended"
+        job.until("the node in the status", lambda: "unschedulable" in job.message("ExecutorsWaiting"), 150)
+    finally:
+        node.kubectl("uncordon", name)
+    _is_replaced(job, drained, lost=3)
+
+    assert job.driver()["metadata"]["uid"] == driver
+    assert _failed_tasks(job) == 0
+    job.commanded("unlimited", throttle={"rowsPerSecond": None})
+    status = job.until_complete(attempts=1, failures=0)
+    assert losses(status) == {"Decommissioned": 3}
+    assert "ExecutorsLost" in job.events()
+    assert "Retrying" not in job.history()
+    job.equals_the_source()
+    job.delete()
+
+
+def _is_replaced(job, gone, lost):
+    """New executors run, the status has the losses, and the job continues."""
+    before = job.rows()
+    job.until("the losses", lambda: losses(job.status()) == {"Decommissioned": lost}, 120)
+    job.until("new executors", lambda: len(uids(job.executors()) - uids(gone)) == 2, 120)
+    job.until_rows(above=before)
+    assert (job.status()["phase"], job.status()["attempts"]) == ("Running", 1)
+
+
+def _failed_tasks(job):
+    """Return the tasks that failed in all executors of the driver, by Spark's own REST API."""
+    place = f"/api/v1/namespaces/{job.namespace}/pods/{job.driver()['metadata']['name']}:4040/proxy/api/v1/applications"
+    [application] = json.loads(job.kubectl("get", "--raw", place))
+    executors = json.loads(job.kubectl("get", "--raw", f"{place}/{application['id']}/allexecutors"))
+    assert sum(executor["completedTasks"] for executor in executors) > 0
+    return sum(executor["failedTasks"] for executor in executors)
+
+
+def evict(job, name):
+    """Evict a pod, as a drain does."""
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    place = f"/api/v1/namespaces/{job.namespace}/pods/{name}/eviction"
+    job.kubectl("create", "--raw", place, "-f", "-", stdin=json.dumps(eviction))
+
+
+def losses(status):
+    """Return the lost executors of a status by reason."""
+    return {loss["reason"]: loss["count"] for loss in status.get("lostExecutors", ())}
 
 
 def uids(pods):

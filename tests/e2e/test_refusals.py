@@ -1,15 +1,24 @@
-"""Missing objects and full quotas: the status names them, and once they are fixed the Backfill continues by itself."""
+"""Missing objects, full quotas and refused secrets: the status names them, and once they are fixed the Backfill continues by itself."""
 
+import contextlib
 import json
 
 import pytest
-from support.node.real_job import Job, apply_all, delete_all, document
+from support.cluster.harness import CommandFailedError
+from support.node.real_job import SLOW, Job, apply_all, delete_all, document
 from support.node.writer import make_orders
+from support.registry.on_node import RegistryOnNode, pull_secret
+from support.stores.minio import NoStoreError
 
 ROWS = 20_000
 SLOWLY = 500
 MISSING = "localhost/missing:1"
 """The operator's settings allow it, and no node has it."""
+
+START_S = 20
+"""Seconds after which an attempt without an image ends."""
+
+PULL_SECRET = "pull"
 
 
 @pytest.fixture
@@ -98,3 +107,61 @@ def test_one_target_accepts_one_of_two_jobs(node, writer):
 def _is_refused(job):
     """Return whether the job ended and failed."""
     return job.condition("Failed")[0] == "True"
+
+
+@pytest.fixture
+def registry(node, lake, tmp_path):
+    """A registry with an image that no node has; it does not run."""
+    with contextlib.ExitStack() as stack:
+        try:
+            made = RegistryOnNode(node)
+            stack.callback(made.stop)
+            made.start()
+            made.push(tmp_path)
+        except (NoStoreError, CommandFailedError) as none:
+            pytest.fail(f"no registry for this run: {none}", pytrace=False)
+        made.stop()
+        yield made
+
+
+def private(registry):
+    """Return a Backfill whose driver has the registry's image, pulled with a Secret."""
+    backfill = document("private", spark={"image": registry.image}, startupTimeoutSeconds=START_S)
+    backfill["spec"]["driver"]["template"]["spec"]["imagePullSecrets"] = [{"name": PULL_SECRET}]
+    return backfill
+
+
+def keep(node, password):
+    """Create or correct the pull secret."""
+    node.keep_secret(PULL_SECRET, pull_secret(password), node.restricted, "kubernetes.io/dockerconfigjson")
+
+
+def test_a_job_waits_for_a_registry_and_for_its_password(node, orders, apply, registry):
+    """The status names the image and the registry's answer; no attempt without an image counts as a failure."""
+    keep(node, "wrong")
+    job = apply(private(registry))
+
+    waits_longer_than_a_start(job, registry.image, "connection refused")
+    registry.start()
+    waits_longer_than_a_start(job, registry.image, "401")
+
+    # A driver on a busy node needs longer to start. The edit replaces no pod.
+    job.patch(startupTimeoutSeconds=600)
+    keep(node, "right")
+    status = job.until_complete(failures=0)
+    waited = {attempt["reason"] for attempt in status["history"][:-1]}
+    assert (waited, status["history"][-1]["reason"]) == ({"ImageUnavailable"}, "Complete")
+    assert {value for value, _ in job.history("Stalled")} == {None}
+    assert {value for value, _ in job.history("Failed")} == {None}
+    job.equals_the_source()
+    job.delete()
+
+
+def waits_longer_than_a_start(job, image, answer):
+    """The reason stays in the status for more than one attempt."""
+    first = job.status().get("attempts", 0)
+    named = lambda: image in job.message("Reconciling") and answer in job.message("Reconciling")  # noqa: E731
+    job.until(f"{answer} in the status", named)
+    job.until("the next attempt", lambda: job.status()["attempts"] > first + 1 and named(), 4 * START_S * SLOW)
+    assert job.status().get("failures", 0) == 0
+    assert job.condition("Ready")[0] == "False"

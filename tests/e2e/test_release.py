@@ -1,8 +1,10 @@
-"""A release from a registry: a node that has nothing of this checkout pulls chart and images by digest, and runs a job.
+"""Releases: one of this checkout from a registry, and an upgrade from an older one while a job runs.
 
     BACKFILL_TEST_CLUSTER=…/cluster make e2e-release
+    BACKFILL_E2E_FROM=COMMIT BACKFILL_TEST_CLUSTER=…/cluster make e2e-release ARGS='-k older'
 
-The node is a separate one, because it must trust the registry's certificate. The kit makes it; other clusters cannot run this.
+The node that pulls chart and images by digest is a separate one, because it must trust the registry's certificate. The kit makes it;
+other clusters cannot run this. Without the variable, the older release is the last one before issue 38; its images take minutes.
 """
 
 import contextlib
@@ -11,11 +13,14 @@ import shutil
 import time
 
 import pytest
+import yaml
 from support.cluster import harness
 from support.cluster.certificates import certificate
-from support.node.real_job import LAKE, Job, document, empty_lake
-from support.node.real_node import Node
+from support.node.real_job import LAKE, SLOW, Job, document, empty_lake
+from support.node.real_node import IMAGES, Node
 from support.node.writer import make_orders
+from support.registry.older import IMAGES as OLD_IMAGES
+from support.registry.older import older_chart
 from support.registry.release import build_release, publish
 from support.registry.server import running_registry
 from support.repository import ROOT
@@ -28,6 +33,10 @@ OF_ITS_OWN = {"CLUSTER": "release", "CLUSTER_NET": "79", "HOST_IP": ADDRESS}
 ROWS = 20_000
 TRIED = 10
 """Rows of the table that `helm test` fills."""
+
+FROM = os.environ.get("BACKFILL_E2E_FROM", "66a32cbf8b46e8d2209c0d18164c9c0a128ede15")
+UPGRADED_ROWS, LIMIT, NEW_LIMIT = 160_000, 2000, 1000
+"""Rows, and rows a second: more than a minute of reading, in which the release is upgraded."""
 
 pytestmark = pytest.mark.release
 
@@ -98,3 +107,61 @@ def runs(pod):
     """Return the image of the pod's container, with the digest that the node fetched."""
     [container] = pod["status"]["containerStatuses"]
     return container["imageID"]
+
+
+@pytest.fixture
+def older(node):
+    """The older release, installed with its own CRD; the next scenario finds the release of this checkout again."""
+    loaded = bool(os.environ.get("BACKFILL_E2E_IMAGES_LOADED"))
+    try:
+        chart = older_chart(FROM, ROOT / "build" / "older-tree", os.environ, built=loaded)
+        for image in OLD_IMAGES.values() if not loaded else ():
+            node.cluster.load(image)
+    except harness.CommandFailedError as none:
+        pytest.fail(f"no release of {FROM}: {none}", pytrace=False)
+    node.install_other(chart, images=OLD_IMAGES)
+    yield node
+    node.tidy(120 * SLOW)
+
+
+def fields(crd):
+    """Return the names of the fields of spec and status, by the schema of a CRD."""
+    [version] = crd["spec"]["versions"]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
+    return {name: set(properties[name]["properties"]) for name in ("spec", "status")}
+
+
+def images(pods):
+    """Return the images of pods with one container."""
+    return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
+
+
+def test_a_running_job_survives_an_upgrade_from_an_older_release(older, writer, apply, figures):
+    """The same driver continues and obeys the new operator. The next attempt has the new image, and continues from the last commit."""
+    writer(UPGRADED_ROWS)
+    job = apply(document("kept", throttle={"rowsPerSecond": LIMIT}))
+    job.until_rows()
+    job.until_phase("Running")
+    driver, installed = job.driver(), fields(older.crd())
+    assert images([driver, *older.operators()]) == set(OLD_IMAGES.values())
+
+    older.upgrade(images=IMAGES)
+
+    made = fields(yaml.safe_load((ROOT / "crds" / "backfills.yaml").read_text()))
+    assert fields(older.crd()) == made != installed
+    older.until("only new operators", lambda: images(older.operators()) == {IMAGES["operator"]}, 60 * SLOW)
+    job.until_rows(above=job.rows())
+    job.commanded("limit", throttle={"rowsPerSecond": NEW_LIMIT})
+    assert job.driver()["metadata"]["uid"] == driver["metadata"]["uid"]
+    assert (job.status()["phase"], job.status()["attempts"]) == ("Running", 1)
+    assert "Retrying" not in job.history()
+
+    took = job.outlives(job.kill_pod)
+    figures["driver of an older release killed -> rows of the next attempt s"] = took
+    assert images([job.driver()]) == {IMAGES["spark"]}
+    job.commanded("unlimited", throttle={"rowsPerSecond": None})
+    status = job.until_complete(attempts=2, failures=0)
+    assert [attempt["reason"] for attempt in status["history"]] == ["Infrastructure", "Complete"]
+    assert job.passed("Launching", "Running", "Retrying", "Launching", "Running", "Succeeded")
+    job.equals_the_source()
+    job.delete()

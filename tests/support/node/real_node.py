@@ -12,7 +12,7 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 from support.cluster.charts import CHART, RELEASE, SYSTEM, as_flags
-from support.cluster.harness import said, tool
+from support.cluster.harness import CRD, said, tool
 from support.node.witness import Witness
 from support.repository import ROOT
 
@@ -103,9 +103,9 @@ class Node:
             "items"
         ]
 
-    def keep_secret(self, name, values, namespace):
+    def keep_secret(self, name, values, namespace, type_="Opaque"):
         """Create or change a Secret."""
-        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": values}
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": type_, "stringData": values}
         self.kubectl("apply", "-f", "-", stdin=json.dumps(secret), namespace=namespace)
 
     def prepare(self):
@@ -140,14 +140,27 @@ class Node:
         """Install the chart unless it is installed: CRD, roles, accounts, policies and the operator's pods, which are ready then."""
         if self._as_wanted:
             return
+        self._install(*self._chart)
+        self._as_wanted = True
+
+    def _install(self, *chart, **values):
         places = {
             "watch": {"namespaces": [self.namespace, self.restricted]},
             "trial": {"namespace": self.restricted, "claim": CLAIM},
         }
         # The CRD may exist from an earlier run, and stays after this one.
-        self.helm("upgrade", "--install", RELEASE, *self._chart, "--take-ownership", "--reset-values", "--wait", "--timeout=3m",
-                  *as_flags(places | self._values))  # fmt: skip
-        self._as_wanted = True
+        self.helm("upgrade", "--install", RELEASE, *chart, "--take-ownership", "--reset-values", "--wait", "--timeout=3m",
+                  *as_flags(places | self._values | values))  # fmt: skip
+
+    def install_other(self, chart, **values):
+        """Replace the installation by one of another chart, whose CRD is the only one."""
+        self.uninstall()
+        self.kubectl("delete", "customresourcedefinition", CRD, "--ignore-not-found", "--timeout=60s")
+        self._install(chart, **values)
+
+    def crd(self):
+        """Return the installed CRD."""
+        return self.get("customresourcedefinition", CRD)
 
     def try_out(self):
         """Run `helm test`, which must pass; return the log of its pod, and delete the pod."""
@@ -300,11 +313,11 @@ def _claim(namespace, folder):
     ]  # fmt: skip
 
 
-def build_images(environ):
-    """Build both images from this tree, with the image builder of this machine."""
-    said(ROOT / "build-tools" / "image_parts.sh")
-    for name, image in IMAGES.items():
-        said(_builder(environ), ".", image, "--target", name, cwd=ROOT)
+def build_images(environ, tree=ROOT, images=IMAGES):
+    """Build both images from this or another tree, with the image builder of this machine."""
+    said(tree / "build-tools" / "image_parts.sh")
+    for name, image in images.items():
+        said(_builder(environ), ".", image, "--target", name, cwd=tree)
 
 
 def build_own_image(folder, image, environ):

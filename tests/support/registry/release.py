@@ -17,7 +17,7 @@ INPUTS = ROOT / "build" / "image"
 EXPORT = """#!/bin/sh
 # The images are in the store of the kit's buildah.
 exec unshare --mount --propagation private buildah --root {images}/store --runroot {images}/run \\
-    --storage-driver "${{STORAGE_DRIVER:-overlay}}" push -q "$1" "oci-archive:$2"
+    --storage-driver "${{STORAGE_DRIVER:-overlay}}" push -q {flags} "$1" "oci-archive:$2"
 """
 GIT = ("git", "-c", "user.name=release", "-c", "user.email=release@release.example")
 
@@ -52,8 +52,7 @@ def build_release(tree, registry):
     said("git", "init", "-q", cwd=tree)
     said(*GIT, "add", "-A", cwd=tree)
     said(*GIT, "commit", "-q", "-m", "build: release", cwd=tree)
-    export = tree / "build" / "export.sh"
-    export.write_text(EXPORT.format(images=kit_home() / "images"))
+    export = write_export(tree / "build" / "export.sh")
     helm = Path(tool("helm")).parent
     environ = os.environ | {"PATH": f"{helm}{os.pathsep}{os.environ['PATH']}"}
     program = (sys.executable, "build-tools/release/make.py", version, registry, "--export", f"sh {export}")
@@ -66,13 +65,24 @@ def build_release(tree, registry):
     return Release(folder, version, {name: f"{image}@sha256:{digests[image]}" for name, image in names.items()})
 
 
+def write_export(path, flags=""):
+    """Write the program that exports an image of the kit to an OCI archive, and return its path; `flags`: flags of `buildah push`."""
+    path.write_text(EXPORT.format(images=kit_home() / "images", flags=flags))
+    return path
+
+
 def _copy(tree):
-    """Copy the files of this checkout, and link what `make setup` and earlier image builds made."""
+    """Copy the files of this checkout, and link the inputs of its images."""
     tree.mkdir(parents=True)
     for path in tracked():
         copy = tree / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
+    link_inputs(tree)
+
+
+def link_inputs(tree):
+    """Link what `make setup` and earlier image builds made into a tree."""
     (tree / ".cache").mkdir()
     (tree / ".cache" / "jars").symlink_to((ROOT / ".cache" / "jars").resolve())
     (tree / ".venv").symlink_to((ROOT / ".venv").resolve())

@@ -3,6 +3,7 @@
 It is compiled from the Go module proxy once (two minutes of two cores), and kept in the user's cache.
 """
 
+import base64
 import json
 import ssl
 import subprocess
@@ -23,9 +24,11 @@ OK = 200
 class Registry:
     """A registry that runs."""
 
-    def __init__(self, folder, address, certificate, log):
+    def __init__(self, folder, address, certificate=None, log=None, *, user=""):
+        """Take its folder and address; without a certificate it has no TLS. `user`: name and password, as `name:password`."""
         self.folder, self.address, self.certificate, self._log = folder, address, certificate, log
-        self.context = ssl.create_default_context(cafile=str(certificate))
+        self.context = certificate and ssl.create_default_context(cafile=str(certificate))
+        self._headers = {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"} if user else {}
 
     def request(self, path, *, method="GET", content=None, **headers):
         """Send a request below `/v2/`; return status and headers of the answer.
@@ -36,8 +39,9 @@ class Registry:
             content: Bytes, or a file with a `Content-Length` among the headers.
             headers: Headers, with `_` for `-`.
         """
-        url = path if path.startswith("https://") else f"https://{self.address}/v2/{path}"
-        named = {name.replace("_", "-"): str(value) for name, value in headers.items()}
+        scheme = "https" if self.certificate else "http"
+        url = path if path.startswith(f"{scheme}://") else f"{scheme}://{self.address}/v2/{path}"
+        named = self._headers | {name.replace("_", "-"): str(value) for name, value in headers.items()}
         request = urllib.request.Request(url, data=content, method=method, headers=named)
         try:
             with urllib.request.urlopen(request, context=self.context, timeout=300) as answer:
@@ -58,6 +62,15 @@ class Registry:
         return fetched
 
 
+def registry_program():
+    """Return the path of the registry's program.
+
+    Raises:
+        NoStoreError: it cannot be compiled; the message has the reason.
+    """
+    return compiled("registry", MODULE, PACKAGE)
+
+
 @contextmanager
 def running_registry(folder, address, certificate, key):
     """Give a registry while the block runs.
@@ -71,7 +84,7 @@ def running_registry(folder, address, certificate, key):
     Raises:
         NoStoreError: it cannot be compiled; the message has the reason.
     """
-    program = compiled("registry", MODULE, PACKAGE)
+    program = registry_program()
     settings = {
         "version": 0.1, "log": {"level": "info", "formatter": "json"},
         "storage": {"filesystem": {"rootdirectory": str(folder / "content")}},
@@ -85,7 +98,7 @@ def running_registry(folder, address, certificate, key):
         )
     try:
         registry, deadline = Registry(folder, address, certificate, log), time.monotonic() + UP_S
-        while not _answers(registry):
+        while not answers(registry):
             assert process.poll() is None, f"the registry ended: {log.read_text()[-2000:]}"
             assert time.monotonic() < deadline, f"the registry is not ready: {log.read_text()[-2000:]}"
             time.sleep(0.1)
@@ -94,7 +107,8 @@ def running_registry(folder, address, certificate, key):
         end(process)
 
 
-def _answers(registry):
+def answers(registry):
+    """Return whether a registry is ready."""
     try:
         return registry.request("")[0] == OK
     except OSError:

@@ -22,6 +22,13 @@ def all_but(key):
     return {**READ_ONLY, "Statement": [everything, shut]}
 
 
+def none_written_below(folder):
+    """Return a policy that allows everything except to write below one folder, `bucket/folder`."""
+    everything = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["arn:aws:s3:::*"]}
+    shut = {"Effect": "Deny", "Action": ["s3:PutObject"], "Resource": [f"arn:aws:s3:::{folder}/*"]}
+    return {**READ_ONLY, "Statement": [everything, shut]}
+
+
 def assumed_role(endpoint, keys, policy):
     """Return keys for an hour with the rights of a policy."""
     form = {"Action": "AssumeRole", "Version": "2011-06-15", "DurationSeconds": HOUR_S, "Policy": json.dumps(policy)}

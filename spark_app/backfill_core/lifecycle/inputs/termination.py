@@ -40,13 +40,15 @@ KILLED: Final = frozenset({128 + 9, 128 + 15})
 """Exit codes of SIGKILL and SIGTERM: the operator kills no driver that may continue, so its node needed the room."""
 
 MAY_PASS: Final = frozenset({"ErrImagePull", "ImageInspectError", "ImagePullBackOff", "RegistryUnavailable"})
-"""Waiting reasons of a container whose image registry may only be unavailable for a while."""
+"""Waiting reasons of a container whose image registry may only be unavailable, or refuse the pull secret, for a while."""
+
+REFUSED: Final = ("unauthorized", "denied", "forbidden", "authorization", "no basic auth")
+"""Parts of a runtime's message about an answer 401 or 403 of a registry. The pull secret may be corrected at any time, and may have expired."""
 
 NO_SUCH_IMAGE: Final = (
-    "not found", "no such image", "manifest unknown", "name unknown", "does not exist", "unauthorized", "denied", "forbidden",
-    "no basic auth", "invalid reference", "no match for platform",
+    "not found", "no such image", "manifest unknown", "name unknown", "does not exist", "invalid reference", "no match for platform",
 )  # fmt: skip
-"""Parts of a runtime's message about an image that does not exist or needs other credentials: waiting does not help."""
+"""Parts of a runtime's message about an image that does not exist: waiting does not help."""
 
 UNCOUNTED: Final = frozenset({"Infrastructure", "ImageUnavailable", "Transient", "JavaDied", "CommitStalled"})
 """Reasons of ends whose cause may be outside the job."""
@@ -85,9 +87,13 @@ BY_REASON, BY_CODE = _errors()
 
 
 def may_pass(pod: DriverPod) -> bool:
-    """Return whether the pod waits for an image that may become available."""
+    """Return whether the pod waits for an image that may become available.
+
+    For an answer 401, the message of containerd is that the repository does not exist or may require authorization.
+    """
     message = pod.waiting_message.lower()
-    return pod.waiting in MAY_PASS and not any(part in message for part in NO_SUCH_IMAGE)
+    refused = any(part in message for part in REFUSED)
+    return pod.waiting in MAY_PASS and (refused or not any(part in message for part in NO_SUCH_IMAGE))
 
 
 def classify(pod: DriverPod) -> Termination:

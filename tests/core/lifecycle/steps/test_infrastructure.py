@@ -24,6 +24,8 @@ from backfill_core.lifecycle.observation import DriverPod, Observation, WaitingE
 
 RUNNING = STATUSES["running"]
 MINUTE_MS = 60_000
+OR_NO_RIGHTS = "repository does not exist or may require authorization"
+"""Message of containerd for each answer 401 of a registry with tokens, also if the image exists."""
 
 
 def message(observation: Observation, type_: str, minutes: int = 0) -> str:
@@ -195,13 +197,19 @@ class TestAPodThatCannotStart:
             ("ImagePullBackOff", "Back-off pulling image", "ImageUnavailable", "Retrying"),
             ("ErrImagePull", "dial tcp: lookup registry: no route", "ImageUnavailable", "Retrying"),
             ("RegistryUnavailable", "503", "ImageUnavailable", "Retrying"),
+            ("ErrImagePull", "unexpected status from HEAD request to http://r/v2/a/manifests/1: 401 Unauthorized", "ImageUnavailable", "Retrying"),
+            ("ErrImagePull", "unexpected status from HEAD request to http://r/v2/a/manifests/1: 403 Forbidden", "ImageUnavailable", "Retrying"),
+            ("ImagePullBackOff", f"pull access denied, {OR_NO_RIGHTS}: authorization failed: no basic auth credentials", "ImageUnavailable", "Retrying"),
+            ("ImagePullBackOff", f"pull access denied, {OR_NO_RIGHTS}: insufficient_scope", "ImageUnavailable", "Retrying"),
             ("ErrImagePull", "manifest unknown", "SubmissionFailed", "Failed"),
-            ("ImagePullBackOff", "pull access denied", "SubmissionFailed", "Failed"),
+            ("ErrImagePull", "failed to resolve reference: r/a:1: not found", "SubmissionFailed", "Failed"),
             ("InvalidImageName", "", "SubmissionFailed", "Failed"),
         ],
     )  # fmt: skip
-    def test_an_unavailable_registry_is_waited_for(self, waiting: str, text: str, word: str, phase: str) -> None:
-        """This was once final at the first attempt; a missing image still is."""
+    def test_a_registry_that_is_away_or_refuses_the_secret_is_waited_for(
+        self, waiting: str, text: str, word: str, phase: str
+    ) -> None:
+        """A pull secret may be corrected at any time, and some expire every few hours. A missing image is final."""
         stuck = pod(waiting=waiting, waiting_message=text, scheduled=True)
         starting = observed(status=STATUSES["starting"], pods=(stuck,))
         stopping = checked(after(starting, checked(starting)), T0 + 11 * MINUTE_MS)
