@@ -318,10 +318,9 @@ def _is_parser(node: Any) -> bool:
         case "Cast":
             return str(node.evalMode()) != "TRY" and str(node.dataType().sql()) not in {"STRING", "BINARY"}
         case "UnresolvedFunction":
-            name = function_of(node)
-            return name in {"from_avro", *_PERMISSIVE, *_RAISING, *_NULLABLE} or (
-                name in _CASTS and len(children(node)) == 1
-            )
+            name, arguments = function_of(node), len(children(node))
+            readers = {"from_avro", *_PERMISSIVE, *_RAISING, *_NULLABLE}
+            return (name in readers and arguments > 0) or (name in _CASTS and arguments == 1)
     return _is_index(node)
 
 

@@ -126,6 +126,14 @@ class TestAFunctionThatRaises:
         """SQL computes only one branch."""
         assert bad_offsets(expression, [b"a", b"a,b"]) == []
 
+    def test_a_function_without_arguments_reads_no_payload(self, empty):
+        """`unix_timestamp()` returns the current time."""
+        transform = parsing(Transform(("unix_timestamp() AS now", f"cast({TEXT} AS int) AS number")), empty)
+
+        assert [[parser.reason for parser in level] for level in transform.levels] == [
+            ["spec.transform.select[1]: cast cannot read the payload."]
+        ]
+
     def test_a_record_at_which_the_filter_raises_is_bad(self, bad_offsets):
         """The error of the filter once ended the job, too."""
         assert bad_offsets("offset", [b"a,b", b"a", b"a,c"], where=f"{LINE}[1] = 'b'") == [1]
