@@ -15,16 +15,17 @@ RUN mkdir -p /usr/share/man/man1 && apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jdk-headless binutils \
     && rm -rf /var/lib/apt/lists/*
 # The modules that Spark, Hadoop and Delta use. Spark does not start without jdk.incubator.vector, and Delta not without java.compiler.
-# Nothing draws, prints or plays, so the libraries of java.desktop for that and most of Swing, AWT for X11, fonts and sound are removed. One
-# class of each package stays, because jlink requires that, and the events of Swing, which Ivy uses. Java's own functions lose their symbols.
+# Nothing draws, prints, plays or uses vectors of the incubator, so the libraries for that are removed, and most of Swing, fonts, images and
+# sound. One class of each package stays, because jlink requires that. Java's own functions lose their symbols.
 RUN jlink --strip-debug --no-header-files --no-man-pages --compress=2 --output /opt/java --add-modules \
 java.base,java.compiler,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,\
 java.security.jgss,java.sql,java.xml,jdk.crypto.ec,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.naming.dns,jdk.net,\
 jdk.security.auth,jdk.unsupported,jdk.zipfs --exclude-resources 'regex:/java.desktop/\
-(javax/swing/(plaf/(basic|metal|nimbus|synth)/|text/(html/)?)?|com/sun/media/sound/|sun/(awt/X11|font|print)/)\
-(?!(BasicHTML|Box|BumpBuffer|CSS|FontSubstitution|Region|SoftControl|State|SunMinMaxPage|View|XEventDispatcher)\.)[A-Z].*' \
+(javax/swing/(plaf/(basic|metal|nimbus|synth)/|text/(html/)?)?|com/sun/(imageio/plugins/(jpeg|tiff)|java/swing/plaf/(gtk|motif)|media/sound)/|\
+sun/(awt/X11|font|java2d/(loops|marlin|pipe)|print)/)(?!(BasicHTML|Blit|Box|BumpBuffer|CSS|FontSubstitution|GTKRegion|JPEG|LoopBasedPipe|\
+MotifMenuBarUI|Region|SoftControl|State|SunMinMaxPage|TIFFColorConverter|Version|View|XEventDispatcher)\.)[A-Z].*' \
     && rm -rf /opt/java/legal && cd /opt/java/lib \
-    && rm -f libawt_xawt.so libfontmanager.so libjavajpeg.so libjsound.so liblcms.so libmlib_image.so libsplashscreen.so \
+    && rm -f libawt*.so libfontmanager.so libjavajpeg.so libjawt.so libjsound.so libjsvml.so liblcms.so libmlib_image.so libsplashscreen.so \
     && strip --strip-unneeded server/libjvm.so \
     && /opt/java/bin/java -Xshare:dump -Xlog:disable
 
