@@ -6,26 +6,31 @@
 # The same inputs give the same files, if Debian's packages are reproducible: compiled Python contains no time, and logs are
 # removed. Only the class archive contains addresses of the process that wrote it.
 
-FROM debian:bookworm-slim AS java
+FROM debian:bookworm-slim AS python
+RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-venv && rm -rf /var/lib/apt/lists/*
+
+FROM python AS java
 # A slim Debian has no folder for manual pages, but Java's package writes one into it.
 RUN mkdir -p /usr/share/man/man1 && apt-get update \
     && apt-get install -y --no-install-recommends openjdk-17-jdk-headless binutils \
     && rm -rf /var/lib/apt/lists/*
 # The modules that Spark, Hadoop and Delta use. Spark does not start without jdk.incubator.vector, and Delta not without java.compiler.
-# Nothing draws or plays, so the libraries of java.desktop for that are removed.
+# Nothing draws, prints, plays or uses vectors of the incubator, so the libraries for that are removed, and most of Swing, fonts, images and
+# sound. One class of each package stays, because jlink requires that. Java's own functions lose their symbols.
 RUN jlink --strip-debug --no-header-files --no-man-pages --compress=2 --output /opt/java --add-modules \
 java.base,java.compiler,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,\
 java.security.jgss,java.sql,java.xml,jdk.crypto.ec,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.naming.dns,jdk.net,\
-jdk.security.auth,jdk.unsupported,jdk.zipfs \
+jdk.security.auth,jdk.unsupported,jdk.zipfs --exclude-resources 'regex:/java.desktop/\
+(javax/swing/(plaf/(basic|metal|nimbus|synth)/|text/(html/)?)?|com/sun/(imageio/plugins/(jpeg|tiff)|java/swing/plaf/(gtk|motif)|media/sound)/|\
+sun/(awt/X11|font|java2d/(loops|marlin|pipe)|print)/)(?!(BasicHTML|Blit|Box|BumpBuffer|CSS|FontSubstitution|GTKRegion|JPEG|LoopBasedPipe|\
+MotifMenuBarUI|Region|SoftControl|State|SunMinMaxPage|TIFFColorConverter|Version|View|XEventDispatcher)\.)[A-Z].*' \
     && rm -rf /opt/java/legal && cd /opt/java/lib \
-    && rm -f libawt_xawt.so libfontmanager.so libjavajpeg.so libjsound.so liblcms.so libmlib_image.so libsplashscreen.so \
+    && rm -f libawt*.so libfontmanager.so libjavajpeg.so libjawt.so libjsound.so libjsvml.so liblcms.so libmlib_image.so libsplashscreen.so \
+    && strip --strip-unneeded server/libjvm.so \
     && /opt/java/bin/java -Xshare:dump -Xlog:disable
 
-FROM debian:bookworm-slim AS python
-RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-venv && rm -rf /var/lib/apt/lists/*
-COPY build/image/wheels /wheels
-
 FROM python AS operator-build
+COPY build/image/wheels /wheels
 RUN python3 -m venv /opt/backfill \
     && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir --no-compile "backfill-operator[operator]" \
     && /opt/backfill/bin/pip uninstall -y pip setuptools
@@ -36,21 +41,23 @@ RUN cd /opt/backfill/lib/python3*/site-packages && rm -rf backfill_spark backfil
     && python3 -m compileall -q --invalidation-mode unchecked-hash /opt/backfill/lib \
     && /opt/backfill/bin/python -c "import backfill_operator.__main__, backfill_operator.trial"
 
-FROM python AS spark-build
+FROM java AS spark-build
+COPY build/image/wheels /wheels
 RUN python3 -m venv /opt/backfill \
     && /opt/backfill/bin/pip install --no-index --find-links /wheels --no-cache-dir --no-compile "backfill-operator[spark]" \
     && /opt/backfill/bin/pip uninstall -y pip setuptools
 # Remove the half of pyspark that SQL on Kubernetes does not need, and the packages of the other image. The jars have a list with a
-# reason for each; a jar that it does not contain fails the build.
+# reason for each; a jar that it does not contain fails the build. The classes of the others lose names that only debuggers read.
 COPY build/image/jars /tmp/jars
 COPY build/image/tools /tmp/tools
 RUN cd /opt/backfill/lib/python3*/site-packages && rm -rf backfill_operator backfill_kubectl && cd pyspark \
     && rm -rf ml mllib pandas examples data licenses jars/connect-repl sql/connect pipelines python/lib bin/*.cmd \
-    && cp /tmp/jars/*.jar jars/ && python3 /tmp/tools/jars.py jars
-# Libraries are compiled modules only. Our own packages keep their sources, for the lines in their tracebacks.
+    && cp /tmp/jars/*.jar jars/ && python3 /tmp/tools/jars.py jars \
+    && java -cp "$(echo jars/xbean-asm9-shaded-*.jar)" /tmp/tools/SlimJars.java jars
+# Libraries are compiled modules only, without symbols. Our own packages keep their sources, for the lines in their tracebacks.
 RUN cd /opt/backfill/lib/python3*/site-packages \
     && python3 -m compileall -q -b -x '^\./backfill' --invalidation-mode unchecked-hash . \
-    && find . -name '*.py' ! -path './backfill*' -delete \
+    && find . -name '*.py' ! -path './backfill*' -delete && find . -name '*.so' -exec strip --strip-unneeded {} + \
     && python3 -m compileall -q --invalidation-mode unchecked-hash backfill*/
 
 FROM debian:bookworm-slim AS whole-base
@@ -96,8 +103,10 @@ ENV JAVA_HOME=/opt/java SPARK_HOME=/opt/spark PATH=/opt/backfill/bin:/opt/java/b
 RUN SPARK_LOCAL_IP=127.0.0.1 SPARK_LOCAL_HOSTNAME=localhost python -m backfill_spark.driver.class_archive_training \
     && java -Xshare:on -XX:SharedArchiveFile=/opt/spark/jars/classes.jsa \
         -cp "/opt/spark/conf:$(echo /opt/spark/jars/slf4j-api-*.jar):/opt/spark/jars/*" -version
+# The build fails if a class that users name in their settings does not load.
 COPY build/image/tools /tools
-RUN python3 /tools/sbom.py --name backfill-spark --lock /tools/image.txt --debian /usr/share/backfill/debian.txt \
+RUN python /tools/configured_classes.py /opt/spark/jars \
+    && python3 /tools/sbom.py --name backfill-spark --lock /tools/image.txt --debian /usr/share/backfill/debian.txt \
         --site-packages /opt/spark/.. --jars /opt/spark/jars > /usr/share/backfill/sbom.cdx.json \
     && rm -r /tools
 # A cluster may choose any user, with group 0 and without a name: the build fails if Java does not start for it.

@@ -14,4 +14,4 @@ fi
 rm -f build/image/wheels/backfill_operator-*
 .venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation -w build/image/wheels .
 rm -rf build/image/jars && mkdir -p build/image/jars && cp .cache/jars/*.jar build/image/jars/
-mkdir -p build/image/tools && cp build-tools/sbom.py build-tools/image/slim.sh build-tools/image/jars.* requirements/image.txt build/image/tools/
+rm -rf build/image/tools && mkdir -p build/image/tools && cp build-tools/sbom.py build-tools/image/*.* requirements/image.txt build/image/tools/

@@ -3,7 +3,8 @@
     python3 jars.py /opt/…/pyspark/jars [MACHINE]
 
 It runs with any Python from 3.11 and needs no packages, because it is copied into the build. A jar that the list does not contain
-fails the build, so a new version of Spark adds nothing unseen. The same jars give the same output.
+fails the build, so a new version of Spark adds nothing unseen. So does a class that names a package which the list calls unnamed.
+The same jars give the same output.
 """
 
 import platform
@@ -38,6 +39,12 @@ class JarList:
     without: dict[str, tuple[str, ...]]
     """Path prefixes that are left out, by the name of the jar."""
 
+    unnamed: dict[str, tuple[str, ...]]
+    """Path prefixes that are left out because no other entry names them, by the name of the jar."""
+
+    everywhere: frozenset[str]
+    """Entries that are left out of every jar."""
+
     natives: dict[str, dict[str, str]]
     """Path prefix of the libraries in machine code, by the name of the jar and the machine."""
 
@@ -51,7 +58,12 @@ def read(path: Path = LIST) -> JarList:
     content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     tables = {f"{kind}.{name}": table for kind in ("keep", "drop") for name, table in content[kind].items()}
     problems = [f"{name} has no reason" for name, table in tables.items() if not table.get("reason")]
-    problems += [f"trim.{name} has no reason" for name, table in content["trim"].items() if not table.get("reason")]
+    problems += [
+        f"{kind}.{name} has no reason"
+        for kind in ("trim", "unnamed")
+        for name, table in content[kind].items()
+        if not table.get("reason")
+    ]
     names = [jar for table in tables.values() for jar in table["jars"]]
     problems += [f"{jar} is named twice" for jar in sorted({jar for jar in names if names.count(jar) > 1})]
     if problems:
@@ -60,6 +72,8 @@ def read(path: Path = LIST) -> JarList:
         frozenset(jar for table in content["keep"].values() for jar in table["jars"]),
         frozenset(jar for table in content["drop"].values() for jar in table["jars"]),
         {name: tuple(table["without"]) for name, table in content["trim"].items()},
+        {name: tuple(table["without"]) for name, table in content["unnamed"].items()},
+        frozenset(content["everywhere"]["without"]),
         content["natives"],
     )
 
@@ -105,11 +119,11 @@ def left_out(entries: list[str], name: str, jars: JarList, machine: str) -> set[
     Raises:
         JarListError: a path of the list has no entry, so the jar has another content than the list expects.
     """
-    gone = set()
-    for prefix in jars.without.get(name, ()):
+    gone = {*entries} & jars.everywhere
+    for prefix in (*jars.without.get(name, ()), *jars.unnamed.get(name, ())):
         matching = {entry for entry in entries if entry.startswith(prefix)}
         if not matching:
-            raise JarListError(f"{LIST.name}: trim.{name} names {prefix}, which the jar does not contain")
+            raise JarListError(f"{LIST.name}: a table of {name} names {prefix}, which the jar does not contain")
         gone |= matching
     if (places := jars.natives.get(name)) is not None:
         here = places.get(machine)
@@ -119,20 +133,27 @@ def left_out(entries: list[str], name: str, jars: JarList, machine: str) -> set[
     return gone
 
 
+def naming(jar: Path, gone: set[str], unnamed: set[str]) -> list[str]:
+    """Return the entries of a jar that stay and name a package of `unnamed`, as a path or with dots."""
+    names = re.compile("|".join(sorted(prefix.replace("/", "[/.]") for prefix in unnamed)).encode())
+    with zipfile.ZipFile(jar) as content:
+        return [entry for entry in content.namelist() if entry not in gone and names.search(content.read(entry))]
+
+
 def rewrite(jar: Path, gone: set[str]) -> None:
-    """Write a jar again without some entries; lists of services lose the classes that are gone."""
+    """Write a jar again without some entries; lists of services lose the classes that are gone. Folders stay, for programs that list them."""
     classes = {entry.removesuffix(".class").replace("/", ".") for entry in gone if entry.endswith(".class")}
     written = jar.with_suffix(".new")
     with zipfile.ZipFile(jar) as old, zipfile.ZipFile(written, "w") as new:
         for entry in old.infolist():
-            if entry.filename in gone or entry.is_dir():
+            if entry.filename in gone:
                 continue
             content = old.read(entry)
             if entry.filename.startswith(SERVICES):
                 lines = content.decode().splitlines()
                 content = "".join(f"{line}\n" for line in lines if line.strip() not in classes).encode()
             made = zipfile.ZipInfo(entry.filename, entry.date_time)
-            new.writestr(made, content, zipfile.ZIP_DEFLATED, 9)
+            new.writestr(made, content, zipfile.ZIP_STORED if entry.is_dir() else zipfile.ZIP_DEFLATED, 9)
     written.replace(jar)
 
 
@@ -144,11 +165,16 @@ def reduce(folder: Path, machine: str) -> None:
     """
     jars, files = read(), sorted(path.name for path in folder.glob("*.jar"))
     useless = removed(files, jars, machine)
-    changes = {}
+    unnamed = {prefix for prefixes in jars.unnamed.values() for prefix in prefixes}
+    changes, named = {}, []
     for file in sorted({*files} - {*useless}):
         with zipfile.ZipFile(folder / file) as jar:
-            if gone := left_out(jar.namelist(), name_and_platform(file)[0], jars, machine):
-                changes[file] = gone
+            gone = left_out(jar.namelist(), name_and_platform(file)[0], jars, machine)
+        if gone:
+            changes[file] = gone
+        named += [f"{file} {entry}" for entry in naming(folder / file, gone, unnamed)]
+    if named:
+        raise JarListError(f"{LIST.name} has a package in `unnamed` that these entries name: {', '.join(named)}")
     for file in useless:
         (folder / file).unlink()
     for file, gone in changes.items():

@@ -13,6 +13,9 @@ rm -rf /usr/share/zoneinfo/right /usr/share/zoneinfo/posix
 rm -f /usr/lib/python3*/lib-dynload/_curses* /usr/lib/python3*/lib-dynload/readline* /usr/lib/python3*/lib-dynload/_dbm* \
     /usr/lib/python3*/lib-dynload/_gdbm* /usr/lib/python3*/lib-dynload/nis* /usr/lib/python3*/lib-dynload/_sqlite3* \
     /usr/lib/python3*/lib-dynload/ossaudiodev*
+# Python's tests, and character sets of East Asia other than Unicode; modules in Python that a compiled one replaces; a drawing program.
+rm -f /usr/lib/python3*/lib-dynload/_test* /usr/lib/python3*/lib-dynload/_xx* /usr/lib/python3*/lib-dynload/_codecs_* \
+    /usr/lib/python3*/_pydecimal.pyc /usr/lib/python3*/_pyio.pyc /usr/lib/python3*/turtle.pyc
 # The rest needs no further program: the shell, its usual commands, Python, tini, and tar for `kubectl cp`.
 kept=' basename bash cat chmod chown comm cp cut date df dirname du echo env expr false find getent grep gzip head hostname id kill ldd ln ls mkdir mktemp
  mv nice nohup od openssl printf ps pwd python3 python3.11 readlink realpath rm rmdir sed seq sh dash sleep sort stat tail tar tee test timeout tini touch tr true

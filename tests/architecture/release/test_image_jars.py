@@ -53,7 +53,7 @@ class TestTheList:
     def test_parts_that_are_left_out_exist_in_the_jars(self, tool):
         """A path without an entry fails the build, because the jar of another version may have moved it."""
         jars, folder = tool.read(), Path(pyspark.__file__).parent / "jars"
-        for name in jars.without.keys() | jars.natives.keys():
+        for name in jars.without.keys() | jars.unnamed.keys() | jars.natives.keys():
             [file] = [path for path in folder.glob(f"{name}-*.jar") if tool.name_and_platform(path.name)[0] == name]
             with zipfile.ZipFile(file) as content:
                 assert tool.left_out(content.namelist(), name, jars, MACHINE)
@@ -87,7 +87,7 @@ class TestTheBuild:
 
     def test_unknown_jar_and_missing_jar_are_named(self, tool):
         """The message has the table to edit."""
-        jars = tool.JarList(frozenset({"spark", "delta"}), frozenset({"hive"}), {}, {})
+        jars = tool.JarList(frozenset({"spark", "delta"}), frozenset({"hive"}), {}, {}, frozenset(), {})
 
         with pytest.raises(tool.JarListError) as refused:
             tool.removed(["spark-4.2.0.jar", "odd-1.0.jar"], jars, MACHINE)
@@ -96,7 +96,7 @@ class TestTheBuild:
 
     def test_jars_for_other_machines_are_removed(self, tool):
         """A name ends with its platform."""
-        jars = tool.JarList(frozenset({"spark", "tls"}), frozenset({"hive-exec"}), {}, {})
+        jars = tool.JarList(frozenset({"spark", "tls"}), frozenset({"hive-exec"}), {}, {}, frozenset(), {})
         files = ["spark-4.2.0.jar", "hive-exec-2.3.10-core.jar", "tls-2.0.Final-linux-x86_64.jar", "tls-2.0.Final-linux-aarch_64.jar",
                  "tls-2.0.Final-osx-x86_64.jar"]  # fmt: skip
 
@@ -104,21 +104,54 @@ class TestTheBuild:
         assert tool.removed(files, jars, "aarch64") == [files[1], files[2], files[4]]
 
     def test_services_lose_the_classes_that_are_left_out(self, tool, tmp_path):
-        """Java ends with an error if a list of services names a class that does not exist."""
+        """Java ends with an error if a list of services names a class that does not exist. Folders stay."""
         path = tmp_path / "hadoop-1.0.jar"
         jar(path, yarn_Token="x", hdfs_Token="y", **{"META-INF_services_Token": "yarn.Token\nhdfs.Token\n"})
         with zipfile.ZipFile(path, "a") as more:
             more.writestr("yarn/Token.class", "x")
+            more.mkdir("hdfs")
 
         tool.rewrite(path, {"yarn/Token", "yarn/Token.class"})
 
         with zipfile.ZipFile(path) as left:
-            assert set(left.namelist()) == {"hdfs/Token", "META-INF/services/Token"}
+            assert set(left.namelist()) == {"hdfs/Token", "hdfs/", "META-INF/services/Token"}
             assert left.read("META-INF/services/Token") == b"hdfs.Token\n"
+
+    def test_entries_that_name_a_removed_package_are_found(self, tool, tmp_path):
+        """A class has its path, a configuration its name with dots; entries that are removed too do not count."""
+        path = tmp_path / "hadoop-1.0.jar"
+        jar(
+            path,
+            own_guava_Lists="own/guava/Maps",
+            a_User="Lown/guava/Lists;",
+            a_list="own.guava.Lists",
+            a_Other="com/own/guavas",
+        )
+
+        assert tool.naming(path, {"own/guava/Lists"}, {"own/guava/"}) == ["a/User", "a/list"]
+
+    def test_package_that_an_entry_names_fails_the_build(self, tool, tmp_path, monkeypatch):
+        """An update of a library may use it, and the folder stays unchanged."""
+        jars = tool.JarList(frozenset({"hadoop"}), frozenset(), {}, {"hadoop": ("own/guava/",)}, frozenset(), {})
+        monkeypatch.setattr(tool, "read", lambda: jars)
+        path = tmp_path / "hadoop-1.0.jar"
+        jar(path, own_guava_Lists="x", a_User="Lown/guava/Lists;")
+        before = path.read_bytes()
+
+        with pytest.raises(tool.JarListError, match=r"hadoop-1\.0\.jar a/User"):
+            tool.reduce(tmp_path, MACHINE)
+        assert path.read_bytes() == before
+
+    def test_entries_of_every_jar_are_left_out(self, tool):
+        """A jar without them is no error."""
+        jars = tool.JarList(frozenset({"pods", "logs"}), frozenset(), {}, {}, frozenset({"META-INF/index"}), {})
+
+        assert tool.left_out(["Pod.class", "META-INF/index"], "pods", jars, MACHINE) == {"META-INF/index"}
+        assert tool.left_out(["Log.class"], "logs", jars, MACHINE) == set()
 
     def test_only_libraries_of_the_machine_stay(self, tool):
         """A machine without libraries in the jar fails the build."""
-        jars = tool.JarList(frozenset({"zstd"}), frozenset(), {}, {"zstd": {"x86_64": "linux/amd64/"}})
+        jars = tool.JarList(frozenset({"zstd"}), frozenset(), {}, {}, frozenset(), {"zstd": {"x86_64": "linux/amd64/"}})
         entries = ["Zstd.class", "linux/amd64/z.so", "win/amd64/z.dll", "darwin/aarch64/z.dylib"]
 
         assert tool.left_out(entries, "zstd", jars, "x86_64") == {"win/amd64/z.dll", "darwin/aarch64/z.dylib"}
