@@ -23,10 +23,10 @@ COLUMNS = (
 )
 KEY = ("word", "price", "day", "at", "code", "even", "small", "id")
 STRATEGIES = {
-    "Snapshot": {},
     "Arrangement": {"arrangement": {"chunkRows": 60, "maxReadAmplification": 1000}},
     "RearrangedChain": {},
     "Replica": {},
+    "Snapshot": {},
 }
 
 
