@@ -176,15 +176,15 @@ class Client:
         body = request.model_dump_json(by_alias=True, exclude_none=True).encode()
         while True:
             wait_s = min(GATHER_S, max(0.0, deadline_s - time.monotonic()))
-            ack = self._read(Ack, self._call(f"/v1/command?wait={wait_s:.3f}", body, wait_s + LOOK_TIMEOUT_S))
+            ack = self._read(Ack, self._call(f"/v1/command?wait={wait_s:.3f}", body, wait_s))
             if ack.outcome != "Pending" or time.monotonic() >= deadline_s:
                 return ack
 
-    def _call(self, path: str, body: bytes | None = None, timeout_s: float = LOOK_TIMEOUT_S) -> Any:
+    def _call(self, path: str, body: bytes | None = None, wait_s: float = 0.0) -> Any:
         request = urllib.request.Request(self.address.url + path, data=body)  # noqa: S310 - from our own file
         request.add_header("Authorization", f"Bearer {self.address.token}")
         try:
-            status, text = self._answer(request, timeout_s)
+            status, text = self._answer(request, wait_s + LOOK_TIMEOUT_S)
         except (OSError, HTTPException) as error:  # no answer, or one that was cut off
             raise self._unanswered(error) from error
         try:

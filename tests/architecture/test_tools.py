@@ -22,7 +22,8 @@ def load_run_tests():
 
 @pytest.fixture
 def run_tests(tmp_path, monkeypatch):
-    """The program that runs lanes, with a separate folder for reports."""
+    """The program that runs lanes, with a separate folder for reports; its pytest loads no plug-ins."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     module = load_run_tests()
     monkeypatch.setattr(module, "REPORTS", tmp_path)
     return module

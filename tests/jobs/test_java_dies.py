@@ -8,8 +8,11 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from support.endings import assert_ending
 from support.tables.jobs import make_orders, write_yaml
+
+pytestmark = pytest.mark.rest
 
 ROWS = 4000
 

@@ -14,11 +14,13 @@ from support.crashes.topic_job import TopicJob
 SEALS = 3
 """Commits after which the driver dies: the fence and some rows are committed by then."""
 
+RECORDS, RATE = 4_800, 600
 SMALL = {
-    "Snapshot": replace(TRIALS["Snapshot"], rows=15_000),
-    "Replica": replace(TRIALS["Replica"], rows=15_000, files=20),
+    "Snapshot": replace(TRIALS["Snapshot"], rows=6_000, rate=RATE),
+    "Arrangement": replace(TRIALS["Arrangement"], rows=4_800, rate=RATE),
+    "Replica": replace(TRIALS["Replica"], rows=6_000, rate=RATE, files=20),
 }
-"""Jobs for one death: under the limit their copies take ten seconds, and not the time of many deaths."""
+"""Jobs for one death: under the limit their copies take eight to ten seconds, and not the time of many deaths."""
 
 
 @pytest.mark.always
@@ -32,7 +34,8 @@ class TestAKilledDriver:
 
     def test_a_killed_driver_of_a_topic_loses_and_doubles_nothing(self, spark, broker, tmp_path):
         """Producers write meanwhile, in transactions too; each commit is compared with the records of the topic."""
-        self.dies_once(TopicJob(spark, tmp_path, "SourceSplits", 1, broker.address), with_java=False)
+        job = TopicJob(spark, tmp_path, "SourceSplits", 1, broker.address, history=RECORDS, rate=RATE)
+        self.dies_once(job, with_java=False)
 
     @pytest.mark.rest
     def test_a_driver_that_dies_with_its_java_loses_and_doubles_nothing(self, spark, tmp_path):

@@ -7,8 +7,8 @@
 
 A case is on Spark if it uses the session or the broker of the suite, or if it is marked `spark` because it starts a process
 with a separate session. Of the cases that take a seed, `first` has the seeds below `SEEDS`. A case marked `rest` is in `rest`:
-it takes minutes, starts a separate Java (ten to twenty CPU seconds) for a rare path, counts over all seeds, or is outside a sample
-of all combinations.
+it takes minutes, starts a separate Java or several drivers (ten to twenty CPU seconds) for a rare path, counts over all seeds, or
+is outside a sample of all combinations.
 """
 
 import argparse

@@ -91,7 +91,8 @@ class TestOneRowAKey:
                 waiting.pop(0)()
 
         aside = {"onBadRecord": "Quarantine", "quarantinePath": str(tmp_path / "bad")}
-        spec = {**UPSERT, "kafka": aside, "limit": 15, "verify": "Final"}
+        # One commit a second: each is a MERGE, and the history needs only a few of them.
+        spec = {**UPSERT, "kafka": aside, "limit": 40, "verify": "Final", "barrier": {"intervalMs": 1000}}
         stopped = run_topic(topic, stops=True, **spec)
         ended = run_topic(topic, seen=meanwhile, **spec)
 

@@ -276,8 +276,9 @@ class TestAReceiptIsReadBeforeTheServerEnds:
         job.server.close()
         assert time.monotonic() - began_s < BUSY_S
 
-    def test_the_end_waits_for_a_short_time_only(self):
+    def test_the_end_waits_for_a_short_time_only(self, monkeypatch):
         """The sender may have disconnected."""
+        monkeypatch.setattr(server, "GOODBYE_S", 0.5)
         with ScriptedJob(ends=True) as job:
             command(job, request(1, kind="Verify"))
         with pytest.raises(OSError):

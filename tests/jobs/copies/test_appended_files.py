@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from deltalake import QueryBuilder, write_deltalake
 from support.tables.jobs import job
 from support.tables.logs import actions_in, commit_of
 from support.tables.oracle import adds_of, foreign_files
@@ -19,13 +20,12 @@ APPENDED = 3
 
 
 @pytest.fixture
-def source(spark, tmp_path):
+def source(tmp_path):
     """A table without a change feed: twenty rows of two parts in version 0, and ten more in each version after."""
     path = str(tmp_path / "s")
-    rows = "id, id % 2 AS part, concat('n', id) AS name"
     for start, stop in [(0, 20), *((20 + 10 * at, 30 + 10 * at) for at in range(APPENDED))]:
-        frame = spark.range(start, stop, 1, 1).selectExpr(*rows.split(", ", 2))
-        frame.write.format("delta").mode("append").partitionBy("part").save(path)
+        rows = f"SELECT value AS id, value % 2 AS part, concat('n', value) AS name FROM range({start}, {stop})"
+        write_deltalake(path, QueryBuilder().execute(rows).read_all(), mode="append", partition_by=["part"])
     return path
 
 

@@ -111,6 +111,21 @@ def statistics(path):
     return json.loads(add["stats"])
 
 
+class TestAFileThatDeltaRsWrote:
+    """Its bounds of floats exclude NaN, which Spark orders after all other values."""
+
+    def test_each_value_that_delta_rs_wrote_is_found(self, spark, tmp_path, run):
+        """The smallest value is used."""
+        rows = "SELECT 1 AS id, 1.5 AS ratio UNION ALL SELECT 2, CAST('NaN' AS DOUBLE) UNION ALL SELECT 3, 2.5"
+        write_deltalake(str(tmp_path / "s"), QueryBuilder().execute(rows).read_all())
+
+        run()
+
+        table = spark.read.format("delta").load(str(tmp_path / "t"))
+        assert table.where("ratio > 2").count() == 2
+        assert statistics(tmp_path / "t")["minValues"]["ratio"] == 1.5
+
+
 class TestAFileOfAnotherWriter:
     """Such a file has values in other units, of other ranges and in other calendars than its table's types."""
 
@@ -212,21 +227,6 @@ class TestAFileThatSparkWrote:
         run()
 
         assert statistics(tmp_path / "t") == statistics(tmp_path / "s")
-
-
-class TestAFileThatDeltaRsWrote:
-    """Its bounds of floats exclude NaN, which Spark orders after all other values."""
-
-    def test_each_value_that_delta_rs_wrote_is_found(self, spark, tmp_path, run):
-        """The smallest value is used."""
-        rows = "SELECT 1 AS id, 1.5 AS ratio UNION ALL SELECT 2, CAST('NaN' AS DOUBLE) UNION ALL SELECT 3, 2.5"
-        write_deltalake(str(tmp_path / "s"), QueryBuilder().execute(rows).read_all())
-
-        run()
-
-        table = spark.read.format("delta").load(str(tmp_path / "t"))
-        assert table.where("ratio > 2").count() == 2
-        assert statistics(tmp_path / "t")["minValues"]["ratio"] == 1.5
 
 
 class TestRowsThatSparkStages:

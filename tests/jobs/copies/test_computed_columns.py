@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import cache
 
 import pytest
 from support.tables.jobs import job
@@ -19,32 +20,39 @@ REPLICA = {"source": {"key": []}, "strategy": {"type": "Replica"}}
 
 
 @pytest.fixture(scope="module")
-def sources(spark, tmp_path_factory):
-    """A table in the order of the id, with partitions and without; the last row of each file is hidden in a copy of it."""
-    paths = {}
-    for kind, partitions in {"plain": [], "partitioned": ["part"]}.items():
+def source(spark, tmp_path_factory):
+    """Return a table in the order of the id, by its kind: with partitions, without, or with a hidden last row in each file.
+
+    A table is made on its first use.
+    """
+
+    @cache
+    def make(kind):
         path = str(tmp_path_factory.mktemp("sources") / "s")
+        if kind == "hidden":
+            shutil.copytree(make("plain"), path)
+            spark.sql(f"DELETE FROM delta.`{path}` WHERE left = 0")
+            return path
         columns = [
             "id", f"concat('p', id DIV {EACH}) AS part", "IF(id % 7 = 3, NULL, concat('n', id % 50)) AS name",
             "timestamp_seconds(1704067200 + id) AS at", "CAST(id AS DECIMAL(20, 2)) / 4 AS money",
             "named_struct('x', id, 'list', array(id, NULL)) AS nested", f"id % {EACH} - {EACH - 1} AS left",
         ]  # fmt: skip
-        rows = spark.range(0, ROWS, 1, FILES).selectExpr(*columns).write.format("delta").partitionBy(*partitions)
+        rows = spark.range(0, ROWS, 1, FILES).selectExpr(*columns).write.format("delta")
+        rows = rows.partitionBy("part") if kind == "partitioned" else rows
         rows.option("delta.enableDeletionVectors", "true").save(path)
-        paths[kind] = path
-    hidden = str(tmp_path_factory.mktemp("sources") / "s")
-    shutil.copytree(paths["plain"], hidden)
-    spark.sql(f"DELETE FROM delta.`{hidden}` WHERE left = 0")
-    return {**paths, "hidden": hidden}
+        return path
+
+    return make
 
 
 @pytest.fixture
-def run(spark, tmp_path, sources):
+def run(spark, tmp_path, source):
     """Runs a job from a copy of a source to a folder."""
 
     def run(kind, observe=lambda progress: None, name="t", **spec):
         if not (tmp_path / "s").exists():
-            shutil.copytree(sources[kind], tmp_path / "s")
+            shutil.copytree(source(kind), tmp_path / "s")
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2, check_unique=False)
         backfill = job(str(tmp_path / "s"), str(tmp_path / name), **{"name": name, "verify": "Final", **spec})
         return run_driver(backfill, settings=settings, spark=spark, observe=observe)
@@ -153,12 +161,12 @@ class TestTheFirstSplits:
 class TestAPlan:
     """A plan counts files by their copy mode."""
 
-    def test_a_plan_counts_files_with_computed_columns(self, spark, tmp_path, sources):
+    def test_a_plan_counts_files_with_computed_columns(self, spark, tmp_path, source):
         """All files of this table have this copy mode."""
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
 
         plan = plan_job(
-            job(sources["plain"], str(tmp_path / "t"), transform={"select": MOST}), settings=settings, spark=spark
+            job(source("plain"), str(tmp_path / "t"), transform={"select": MOST}), settings=settings, spark=spark
         )
 
         assert [(way.way, way.files, way.reason) for way in plan.ways] == [("Grafted", FILES, "")]
@@ -168,14 +176,14 @@ class TestAPlan:
 class TestAReplica:
     """A replica ships new files with their computed columns, and hides rows in existing ones."""
 
-    def test_a_replica_of_a_changing_source_has_computed_columns(self, spark, tmp_path, run, sources):
+    def test_a_replica_of_a_changing_source_has_computed_columns(self, spark, tmp_path, run, source):
         """Rows keep their order, so the source's deletion vectors fit."""
-        source = str(tmp_path / "s")
-        shutil.copytree(sources["plain"], source)
+        changing = str(tmp_path / "s")
+        shutil.copytree(source("plain"), changing)
         new = [f"id + {ROWS} AS id", "part", "name", "at", "money", "nested", "left"]
         statements = [
-            f"DELETE FROM delta.`{source}` WHERE id % 100 = 7",
-            f"INSERT INTO delta.`{source}` BY NAME SELECT {', '.join(new)} FROM delta.`{source}`",
+            f"DELETE FROM delta.`{changing}` WHERE id % 100 = 7",
+            f"INSERT INTO delta.`{changing}` BY NAME SELECT {', '.join(new)} FROM delta.`{changing}`",
         ]
 
         def observe(progress):

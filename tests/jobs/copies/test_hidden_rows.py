@@ -73,6 +73,20 @@ def data_files(commits):
 class TestRowsThatFail:
     """Readers of the target see exactly the rows for which the filter is true; the files are those of the source."""
 
+    def test_the_filter_is_evaluated_for_visible_rows_only(self, spark, pair):
+        """It may fail at a row that the source hides. At a visible row it ends the job, which names the filter."""
+        make(pair, 200, "id % 100 AS value", files=2)
+        pair.sql("DELETE FROM {t} WHERE value = 0")
+
+        outcome = pair.run("INSERT INTO {t} VALUES (1000, 0)", target=HIDDEN, transform={"where": "100 / value > 1.2"})
+
+        assert_ending(outcome, "InvalidTransform")
+        assert "spec.transform.where = '100 / value > 1.2'" in outcome.message
+        # 100 / value is 1.2 at 83.3
+        assert [hidden(add) for add in copies(pair).values()] == [1 + 16] * 2
+        view = "SELECT * FROM source WHERE value < 84"
+        assert [text for seal in seals(pair.target) for text in violations(pair.source, pair.target, seal, view)] == []
+
     def test_each_commit_has_the_rows_that_pass(self, spark, pair):
         """NULL is no pass, tasks split files at row groups, and the source's own vectors stay in force, through live changes and RESTORE."""
         make(pair, 800, "if(id % 50 = 7, null, id % 10) AS value", "cast(id / 200 AS int) AS part")
@@ -143,20 +157,6 @@ class TestRowsThatFail:
             assert (outcome.reason, outcome.receipt.equal) == ("Complete", True), (where, outcome)
             assert any(hidden(add) for add in copies(pair).values()), where
             assert pair.equal(f"SELECT * FROM source WHERE {where}"), where
-
-    def test_the_filter_is_evaluated_for_visible_rows_only(self, spark, pair):
-        """It may fail at a row that the source hides. At a visible row it ends the job, which names the filter."""
-        make(pair, 200, "id % 100 AS value", files=2)
-        pair.sql("DELETE FROM {t} WHERE value = 0")
-
-        outcome = pair.run("INSERT INTO {t} VALUES (1000, 0)", target=HIDDEN, transform={"where": "100 / value > 1.2"})
-
-        assert_ending(outcome, "InvalidTransform")
-        assert "spec.transform.where = '100 / value > 1.2'" in outcome.message
-        # 100 / value is 1.2 at 83.3
-        assert [hidden(add) for add in copies(pair).values()] == [1 + 16] * 2
-        view = "SELECT * FROM source WHERE value < 84"
-        assert [text for seal in seals(pair.target) for text in violations(pair.source, pair.target, seal, view)] == []
 
 
 class TestTheShareOfFailingRows:

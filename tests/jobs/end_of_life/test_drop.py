@@ -57,6 +57,22 @@ def place(spark, tmp_path):
 class TestADrop:
     """The target is gone, and the job can run again."""
 
+    def test_an_unfinished_job_is_removed_only_by_force(self, place):
+        """Its hold of the source ends with it."""
+        spec = {"after": "Follow", "source": {"hold": "Extend"}}
+        stop = StopSignal()
+        place.run(lambda progress: progress.attempt and stop.ask(force=False), stop, **spec)
+        assert LOG in DeltaTable(place.source).metadata().configuration
+        with pytest.raises(NotFinishedError):
+            place.drop(**spec)
+
+        place.drop(**spec, force=True)
+
+        assert not Path(place.target).exists()
+        assert LOG not in DeltaTable(place.source).metadata().configuration
+        with pytest.raises(StateMismatchError):
+            place.drop(**spec, force=True)
+
     @pytest.mark.parametrize("partition_by", [[], ["status"]])
     def test_a_finished_job_and_its_target_are_removed(self, spark, place, partition_by):
         """MERGEs, partitions and an OPTIMIZE of another engine leave nothing behind."""
@@ -76,22 +92,6 @@ class TestADrop:
         assert not Path(place.target).exists()
         assert place.run(**spec).reason == "Complete"
         assert differences(place.target, place.source) == []
-
-    def test_an_unfinished_job_is_removed_only_by_force(self, place):
-        """Its hold of the source ends with it."""
-        spec = {"after": "Follow", "source": {"hold": "Extend"}}
-        stop = StopSignal()
-        place.run(lambda progress: progress.attempt and stop.ask(force=False), stop, **spec)
-        assert LOG in DeltaTable(place.source).metadata().configuration
-        with pytest.raises(NotFinishedError):
-            place.drop(**spec)
-
-        place.drop(**spec, force=True)
-
-        assert not Path(place.target).exists()
-        assert LOG not in DeltaTable(place.source).metadata().configuration
-        with pytest.raises(StateMismatchError):
-            place.drop(**spec, force=True)
 
     def test_a_drop_that_was_killed_between_files_and_log_is_repeated(self, place):
         """The log goes last, so the state and the evidence are still there."""

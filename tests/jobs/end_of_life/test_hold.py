@@ -66,7 +66,7 @@ def place(spark, tmp_path):
 class TestAHold:
     """The plan states it, the run does it, and its end undoes it."""
 
-    @pytest.mark.parametrize("strategy", ["Snapshot", "Replica"])
+    @pytest.mark.parametrize("strategy", ["Replica", "Snapshot"])
     def test_a_source_is_held_while_a_job_runs_and_restored_at_its_end(self, spark, place, strategy):
         """No property and no row of the source differs afterwards, and the job applies changes across its own commit."""
         spec = {"strategy": {"type": strategy}, "verify": "Final"}

@@ -1,15 +1,10 @@
 """A version that changes every row is merged in parts of its keys; delta-rs, which shares no code with the project, reads the target."""
 
 import itertools
-import os
-import subprocess
-import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support.drivers.shared_java import address_of
+from support.crashes.drivers import LastingJava, Start
 from support.tables.jobs import job, make_orders, write_yaml
 from support.tables.logs import actions_in, commit_of, commits_of
 from support.tables.oracle import columns_of, seals, violations
@@ -20,12 +15,12 @@ from backfill_spark.driver.offline_verify import verify_offline
 from backfill_spark.jvm.stop_signal import StopSignal
 from backfill_spark.settings import DriverSettings
 
-ROWS, CHUNK, GONE = 12_000, 2_000, 10
+ROWS, CHUNK, GONE = 7_200, 1_200, 10
 NOTE = ", ".join(f"md5(cast(id * 30 + {number} AS string))" for number in range(30))
 """Long notes: few rows have several parts of a MiB, the smallest size."""
 
 KILLED = -9
-START_S = 120
+LIMIT_S = 300
 SPEC = {
     "source": {"version": 0}, "strategy": {"type": "Snapshot", "snapshot": {"changePartMebibytes": 1}}, "verify": "Final",
 }  # fmt: skip
@@ -58,13 +53,14 @@ def merges(target):
     ]  # fmt: skip
 
 
-def run_until(spark, folder, file, point):
-    """Run a driver in a separate process until it dies at a crash point; return its output."""
-    ours = {"BACKFILL_STATE_DIR": str(folder / "state"), "BACKFILL_CORES": "2", "BACKFILL_CRASH_AT": point}
-    return subprocess.run(
-        [sys.executable, "-m", "support.drivers.shared_java", str(file)], text=True, check=False, timeout=300,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **address_of(spark), **ours}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+def driver_until(spark, folder, file, point):
+    """Start a driver in a separate process, which dies at a crash point."""
+    return LastingJava(Start(file, folder / "state", folder / "driver.log", point), spark)
+
+
+def check_killed(driver, folder):
+    """Check that a driver dies at its crash point."""
+    assert driver.wait(LIMIT_S) == KILLED, (folder / "driver.log").read_text()
 
 
 def check_each_version(source, target, last_id=2 * ROWS):
@@ -103,9 +99,8 @@ class TestAVersionThatChangesEveryRow:
         write_yaml(file, source, target, **SPEC)
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)
 
-        died = run_until(spark, tmp_path, file, "after_merge:2")
+        check_killed(driver_until(spark, tmp_path, file, "after_merge:2"), tmp_path)
 
-        assert died.returncode == KILLED, died.stdout
         assert len(merges(target)) == 2
         with pytest.raises(NotFinishedError, match=r"2 of \d parts of the changes up to version 1"):
             verify_offline(job(source, target, **SPEC), settings=settings, spark=spark)
@@ -137,9 +132,8 @@ class TestWhileRowsAreStillToBeRead:
         assert 4 * CHUNK <= last_id + 1 < ROWS
         overwrite(spark, source)
 
-        died = run_until(spark, tmp_path, file, "after_merge:2")
+        check_killed(driver_until(spark, tmp_path, file, "after_merge:2"), tmp_path)
 
-        assert died.returncode == KILLED, died.stdout
         assert len(merges(target)) == 2
         outcome = run_driver(job(source, target, **spec), settings=settings, spark=spark)
 
@@ -160,15 +154,13 @@ class TestAChainThatHasCaughtUp:
         }  # fmt: skip
         make_orders(spark, source, ROWS, files=4)
         write_yaml(file, source, target, after="Follow", **spec)
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(run_until, spark, tmp_path, file, "after_merge:2")
-            deadline_s = time.monotonic() + START_S
-            while not any(seal.progress["phase"] == "Forwarding" for seal in seals(target)):
-                assert time.monotonic() < deadline_s
-                threading.Event().wait(0.2)
-            overwrite(spark, source)
-            died = running.result()
-        assert died.returncode == KILLED, died.stdout
+        driver = driver_until(spark, tmp_path, file, "after_merge:2")
+        deadline_s = time.monotonic() + LIMIT_S
+        while not any(seal.progress["phase"] == "Forwarding" for seal in seals(target)):
+            assert time.monotonic() < deadline_s
+            assert driver.wait(0.2) is None, (tmp_path / "driver.log").read_text()
+        overwrite(spark, source)
+        check_killed(driver, tmp_path)
         assert len(merges(target)) == 2
 
         settings = DriverSettings(state_dir=tmp_path / "state", cores=2)

@@ -39,6 +39,53 @@ LATER = (
 TAKES_NTZ = {"properties": {"delta.feature.timestampNtz": "supported"}}
 
 
+class TestATargetThatCannotTell:
+    """Readers of such a target would read narrow files as wide ones."""
+
+    def test_a_target_without_the_feature_ends_the_job_until_it_has_it(self, pair):
+        """The source got the feature after the target was made. The hint is the statement that its owner runs."""
+        pair.make("'delta.enableDeletionVectors' = 'true'")
+        widens = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
+        outcome = pair.run(widens, *pair.widen("i"))
+
+        assert (outcome.reason, outcome.exit_code) == ("SchemaChanged", 45)
+        assert (
+            "'i' changed its type: integer became long, and the target does not have the table feature typeWidening"
+            in outcome.message
+        )
+        assert "version 3" in outcome.message
+        assert pair.with_metadata() == []
+
+        pair.sql("ALTER TABLE {copy} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        outcome = pair.run("DELETE FROM {t} WHERE id = 3")
+        assert outcome.outcome == "Stopped", outcome.message
+        assert columns(pair.target) == columns(pair.source)
+        assert pair.equal()
+
+    def test_rows_are_decoded_for_a_target_with_wide_types(self, pair):
+        """The target existed before, with the wide types and no recorded change."""
+        pair.make()
+        pair.sql(
+            "CREATE TABLE {copy} LIKE {t}".replace(
+                "LIKE", "USING delta AS SELECT id, CAST(d AS DECIMAL(12,4)) AS d FROM"
+            )
+            + " WHERE false"
+        )
+        pair.sql("ALTER TABLE {copy} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')", *pair.widen("d"))
+        outcome = pair.run("DELETE FROM {t} WHERE id = 3", transform={"select": ["id", "d"]})
+
+        assert outcome.outcome == "Stopped", outcome.message
+        assert not any(name.startswith("w-") for name in pair.added())
+        assert pair.equal("SELECT id, d FROM source")
+
+    def test_another_type_is_refused_unless_the_job_follows(self, pair):
+        """`Fail` is the default."""
+        pair.make()
+        outcome = pair.run(*pair.widen("i"), source={"key": []})
+
+        assert (outcome.reason, "'i' changed its type" in outcome.message) == ("SchemaChanged", True)
+
+
 class Numbers(Pair):
     """A source with a column of each type that may become wider."""
 
@@ -207,50 +254,3 @@ class TestATypeThatBecomesWider:
         assert pair.with_metadata() == []
         assert all(name.startswith("w-") for name in pair.added())
         assert pair.equal("SELECT id, f FROM source")
-
-
-class TestATargetThatCannotTell:
-    """Readers of such a target would read narrow files as wide ones."""
-
-    def test_a_target_without_the_feature_ends_the_job_until_it_has_it(self, pair):
-        """The source got the feature after the target was made. The hint is the statement that its owner runs."""
-        pair.make("'delta.enableDeletionVectors' = 'true'")
-        widens = "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')"
-        outcome = pair.run(widens, *pair.widen("i"))
-
-        assert (outcome.reason, outcome.exit_code) == ("SchemaChanged", 45)
-        assert (
-            "'i' changed its type: integer became long, and the target does not have the table feature typeWidening"
-            in outcome.message
-        )
-        assert "version 3" in outcome.message
-        assert pair.with_metadata() == []
-
-        pair.sql("ALTER TABLE {copy} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-        outcome = pair.run("DELETE FROM {t} WHERE id = 3")
-        assert outcome.outcome == "Stopped", outcome.message
-        assert columns(pair.target) == columns(pair.source)
-        assert pair.equal()
-
-    def test_rows_are_decoded_for_a_target_with_wide_types(self, pair):
-        """The target existed before, with the wide types and no recorded change."""
-        pair.make()
-        pair.sql(
-            "CREATE TABLE {copy} LIKE {t}".replace(
-                "LIKE", "USING delta AS SELECT id, CAST(d AS DECIMAL(12,4)) AS d FROM"
-            )
-            + " WHERE false"
-        )
-        pair.sql("ALTER TABLE {copy} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')", *pair.widen("d"))
-        outcome = pair.run("DELETE FROM {t} WHERE id = 3", transform={"select": ["id", "d"]})
-
-        assert outcome.outcome == "Stopped", outcome.message
-        assert not any(name.startswith("w-") for name in pair.added())
-        assert pair.equal("SELECT id, d FROM source")
-
-    def test_another_type_is_refused_unless_the_job_follows(self, pair):
-        """`Fail` is the default."""
-        pair.make()
-        outcome = pair.run(*pair.widen("i"), source={"key": []})
-
-        assert (outcome.reason, "'i' changed its type" in outcome.message) == ("SchemaChanged", True)

@@ -12,8 +12,8 @@ from conftest import JARS
 from support.drivers.counter_place import Place
 from support.tables.oracle import columns_of
 
-pytestmark = pytest.mark.always
-"""All cases look at one run."""
+pytestmark = pytest.mark.rest
+"""All cases check one run of several processes; of a topic, `make test` kills a driver that keeps bad records (tests/kills)."""
 
 ROWS = 20
 BAD = {(partition, offset) for partition in "01" for offset in range(ROWS) if offset % 7 == 3}

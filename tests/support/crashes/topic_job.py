@@ -35,8 +35,9 @@ OPEN_S = 3.0
 class Producers:
     """Writer to one topic, on a thread, until it is stopped."""
 
-    def __init__(self, address, topic, seed):
+    def __init__(self, address, topic, seed, history):
         self._address, self._topic, self._random = address, topic, random.Random(f"producers/{seed}")
+        self._history = history
         self._numbers = itertools.count(1)
         self._ended = threading.Event()
         self._failed = None
@@ -46,11 +47,11 @@ class Producers:
     def history(self):
         """Write the history before the job: plain records, and transactions of which every third aborts."""
         with producing(self._address) as send:
-            self._some(send, HISTORY // 2)
+            self._some(send, self._history // 2)
         with transacting(self._address) as transaction:
             for number in range(6):
                 with transaction(abort=number % 3 == 2) as send:
-                    self._some(send, HISTORY // 12)
+                    self._some(send, self._history // 12)
                 self.aborted += number % 3 == 2
 
     @contextmanager
@@ -143,14 +144,14 @@ class TopicJob(MortalJob):
     )  # fmt: skip
     """The same for a target with one row a key."""
 
-    def __init__(self, spark, folder, strategy, seed, address):
-        super().__init__(spark, folder, strategy, seed, rate=RATE)
-        self.strategy, self.address = strategy, address
+    def __init__(self, spark, folder, strategy, seed, address, history=HISTORY, rate=RATE):
+        super().__init__(spark, folder, strategy, seed, rate=rate)
+        self.strategy, self.address, self.rate = strategy, address, rate
         self.mode = self.report.mode = MODES[seed % len(MODES)]
         self.bad = f"{folder}/bad"
         self.topics = Topics(address)
         self.topic = self.topics.create(partitions=PARTITIONS)
-        self.producers = Producers(address, self.topic, seed)
+        self.producers = Producers(address, self.topic, seed, history)
         self.producers.history()
 
     def deaths(self):
@@ -169,7 +170,7 @@ class TopicJob(MortalJob):
             "strategy": {"type": self.strategy},
             "transform": {"select": ["`partition`", "offset", "cast(key AS string) AS key", number]},
             "barrier": {"intervalMs": 200}, "verify": "Final",
-            **({"throttle": {"rowsPerSecond": RATE}} if limited else {}),
+            **({"throttle": {"rowsPerSecond": self.rate}} if limited else {}),
         }  # fmt: skip
         named = {"apiVersion": "backfill.dev/v1alpha1", "kind": "Backfill", "metadata": {"name": self.name}}
         self.file.write_text(yaml.safe_dump(named | {"spec": spec}))

@@ -33,6 +33,8 @@ ANCHORED = ("match", WHOLE)
 START = -1
 """The place before the first character, as a character: no repetition can match it."""
 
+BITS = {character: 1 << number for number, character in enumerate((START, *ALPHABET))}
+
 NEVER = frozenset()
 """Successor of a position where a match can still fail, as before `$`."""
 
@@ -56,11 +58,15 @@ class Automaton:
 
     flags: int
     sets: list = field(default_factory=list)
+    masks: list = field(default_factory=list)
+    """The same sets as integers with a bit for each character: most of the time goes to their intersections."""
+
     follow: dict = field(default_factory=lambda: defaultdict(Counter))
 
     def position(self, characters):
         """Return the part of one character."""
         self.sets.append(frozenset(characters))
+        self.masks.append(sum(BITS[character] for character in characters))
         return Part(Counter([len(self.sets) - 1]), Counter([len(self.sets) - 1]), 0)
 
     def follows(self, last, first):
@@ -104,7 +110,7 @@ class Automaton:
     def item(self, op, argument, *, inner, at_start):
         """Return the part of one item."""
         if op in (ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN):
-            return self.position(characters(op, argument, self.flags))
+            return self.position(characters(op, tuple(argument) if op is ops.IN else argument, self.flags))
         if op in (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT):
             least, most, items = argument
             return self.repeated(items, least, most, inner)
@@ -130,7 +136,10 @@ class Automaton:
         if op is ops.ASSERT and (at_start or not looks_behind):
             return self.sequence(items)
         if op is ops.ASSERT_NOT and at_start and looks_behind and len(items) == 1:
-            return self.position(set(ALPHABET) - characters(*items[0], self.flags))
+            (op, argument), *_ = items
+            return self.position(
+                set(ALPHABET) - characters(op, tuple(argument) if op is ops.IN else argument, self.flags)
+            )
         return self.may_fail()
 
     def may_fail(self):
@@ -147,6 +156,7 @@ def _times(positions, ways):
     return Counter({position: ways * more for position, more in positions.items() if ways})
 
 
+@cache
 def characters(op, argument, flags):
     """Return the characters of the alphabet that an item matches."""
     # The library itself decides: it implements categories and case folding.
@@ -185,6 +195,7 @@ def _category(name, flags):
     return frozenset(code for code in ALPHABET if expression.match(chr(code)))
 
 
+@cache
 def cost_of(pattern, how="search", flags=0):
     """Return the reason why an expression may take more than linear time, or an empty string.
 
@@ -255,10 +266,10 @@ def _reached(follow, start):
 
 def _forks(automaton, follow, loop):
     """Return whether two different ways through a loop meet again, over one string."""
-    sets, edges = automaton.sets, {}
+    masks, edges = automaton.masks, {}
     for pair in product(loop, repeat=2):
         after = product(set(follow[pair[0]]) & loop, set(follow[pair[1]]) & loop)
-        edges[pair] = [(a, b) for a, b in after if sets[a] & sets[b]]
+        edges[pair] = [(a, b) for a, b in after if masks[a] & masks[b]]
     start = {(position, position) for position in loop}
     forks = {pair for pair in set().union(*(_reached(edges, position) for position in start)) if pair[0] != pair[1]}
     return any(_reached(edges, pair) & start for pair in forks)
@@ -266,7 +277,7 @@ def _forks(automaton, follow, loop):
 
 def _shifts(automaton, follow, loops, p, q):
     """Return whether a string exists over which p returns to p, p leads to q, and q returns to q."""
-    sets = automaton.sets
+    masks = automaton.masks
     in_p, in_q = (
         {position for position in where if where[position] == where[of]}
         for where, of in zip(loops, (p, q), strict=True)
@@ -276,12 +287,12 @@ def _shifts(automaton, follow, loops, p, q):
         a, b, c = waiting.pop()
         for x in set(follow.get(a, ())) & in_p:
             for z in set(follow.get(c, ())) & in_q:
-                both = sets[x] & sets[z]
+                both = masks[x] & masks[z]
                 if not both:
                     continue
                 for y in follow.get(b, ()):
                     state = (x, y, z)
-                    if sets[y] & both and state not in seen:
+                    if masks[y] & both and state not in seen:
                         if state == (p, q, q):
                             return True
                         seen.add(state)
