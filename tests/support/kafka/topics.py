@@ -16,11 +16,12 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
     ConsumerGroupTopicPartitions,
+    IsolationLevel,
     KafkaError,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 from support.kafka.broker import MESSAGE_MAX
 
 WAIT_S = 30
@@ -173,15 +174,17 @@ def transacting(address: str, name: str = ""):
     }
     producer = Producer({**settings, "linger.ms": 2, "message.max.bytes": MESSAGE_MAX})
     producer.init_transactions(WAIT_S)
-    yield Transactions(producer)
+    yield Transactions(producer, AdminClient({"bootstrap.servers": address, "log_level": 0}))
 
 
 class Transactions:
     """One transactional producer: each `with` of it is one transaction."""
 
-    def __init__(self, producer: Producer) -> None:
-        """Take the producer."""
-        self._producer = producer
+    def __init__(self, producer: Producer, admin: AdminClient) -> None:
+        """Take the producer, and a client of the same broker."""
+        self._producer, self._admin = producer, admin
+        self._last: dict[tuple[str, int], int] = {}
+        """Offset of the last record of the current transaction, by topic and partition."""
 
     def flush(self) -> None:
         """Return when the broker has all records that were sent."""
@@ -189,17 +192,33 @@ class Transactions:
 
     @contextmanager
     def __call__(self, *, abort: bool = False):
-        """Yield a function that sends one record, as `producing`; the transaction ends committed, or aborted."""
+        """Yield a function that sends one record, as `producing`; the transaction ends committed, or aborted, for all readers."""
         self._producer.begin_transaction()
-        yield _sender(self._producer)
+        self._last.clear()
+        yield _sender(self._producer, self._delivered)
         self.flush()
         if abort:
             self._producer.abort_transaction(WAIT_S)
         else:
             self._producer.commit_transaction(WAIT_S)
+        self._until_markers()
+
+    def _delivered(self, error, message) -> None:
+        if error is None:
+            self._last[message.topic(), message.partition()] = message.offset()
+
+    def _until_markers(self) -> None:
+        """Wait until readers see the end: a broker answers the producer before it writes the marker of each partition."""
+        deadline = time.monotonic() + WAIT_S
+        request = {TopicPartition(*place): OffsetSpec.latest() for place in self._last}
+        while request:
+            ends = self._admin.list_offsets(request, isolation_level=IsolationLevel.READ_COMMITTED)
+            if all(end.result(WAIT_S).offset > self._last[at.topic, at.partition] for at, end in ends.items()):
+                return
+            assert time.monotonic() < deadline, f"a transaction has no marker in one of {self._last}"
 
 
-def _sender(producer: Producer):
+def _sender(producer: Producer, delivered=None):
     def send(
         topic: str,
         value: bytes | None,
@@ -211,7 +230,9 @@ def _sender(producer: Producer):
     ) -> None:
         while True:
             try:
-                producer.produce(topic, value, key, partition, headers=list(headers), timestamp=timestamp_ms)
+                producer.produce(
+                    topic, value, key, partition, headers=list(headers), timestamp=timestamp_ms, on_delivery=delivered
+                )
             except BufferError:
                 producer.poll(0.1)
             else:
