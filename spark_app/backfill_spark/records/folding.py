@@ -29,10 +29,12 @@ from backfill_spark.rows.transform import OURS, Transform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from backfill_spark.records.parsers import Parser
+
 PARTITION = f"{OURS}partition"
 SPREAD, RECORDS, BAD, FIRST, LAST = (f"{OURS}{name}" for name in ("spread", "records", "bad", "first", "last"))
 _ROW, _NEWEST, _AT, _KEY, _KEYLESS = (f"{OURS}{name}" for name in ("row", "newest", "at", "key", "keyless"))
-_UNREADABLE = f"{OURS}unreadable"
+_UNREADABLE, _MAKES_ROW = f"{OURS}unreadable", f"{OURS}makes_row"
 _VALUE = frozenset({"value"})
 SPREAD_HINT = "Send the records of a key to one partition, add the partition to the key, or use writeMode: Append."
 _ALIAS_HINT = "Write each expression in full: none may use the alias of another one."
@@ -56,12 +58,20 @@ class FoldingTransform(ParsingTransform):
 
     key: tuple[str, ...] = field(kw_only=True)
 
+    for_key: frozenset[int] = field(kw_only=True)
+    """Numbers of the parsers that the key uses."""
+
     def judged(self, records: DataFrame) -> DataFrame:
         """See `ParsingTransform`; for a record that the filter drops, `REASON` is null, because its key is needed. Lazy."""
         # A record without a value needs no more than its key.
         makes_row = ~_is_tombstone() & (self.passes if self.filters_first else F.lit(True))
-        parsed = self._parsed(with_reason(records, F.when(makes_row, self.unread)), self.levels)
+        marked = with_reason(records, F.when(makes_row, self.unread)).withColumn(_MAKES_ROW, makes_row)
+        parsed = self._parsed(marked, self.levels).drop(_MAKES_ROW)
         return parsed.withColumnRenamed(REASON, _UNREADABLE).withColumn(REASON, self.reason)
+
+    def needs(self, parser: Parser) -> Column:
+        """See `ParsingTransform`."""
+        return F.lit(True) if parser.at in self.for_key else F.col(_MAKES_ROW)
 
     @property
     def unread(self) -> Column:
@@ -168,10 +178,12 @@ def folding(transform: Transform, empty: DataFrame, key: tuple[str, ...]) -> Fol
     row = F.struct(*(column.alias(name) for column, name in zip(parsed.columns, fields, strict=True)))
     at = {name.lower(): row.getField(given) for name, given in zip(parsed.names, fields, strict=True)}
     keys = tuple(at[name.lower()] for name in key if name.lower() in at)
+    in_key = {name.lower() for name in key}
+    of_key = (used for name, used in zip(parsed.names, parsed.used, strict=True) if name.lower() in in_key)
     return FoldingTransform(
         parsed.select, parsed.where, levels=parsed.levels, filter=parsed.filter, filter_levels=parsed.filter_levels,
-        columns=parsed.columns, names=parsed.names, selects=parsed.selects, filters=parsed.filters,
-        row=row, fields=tuple(fields), keys=keys, key=key,
+        columns=parsed.columns, names=parsed.names, used=parsed.used, selects=parsed.selects, filters=parsed.filters,
+        row=row, fields=tuple(fields), keys=keys, key=key, for_key=frozenset().union(*of_key),
         reason=_reason(parsed, dict(zip(key, keys, strict=False))),
     )  # fmt: skip
 

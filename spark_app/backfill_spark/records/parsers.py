@@ -160,9 +160,8 @@ class Parsers:
         at = self._next()
         reading = self._reading(node, F.col(f"{OURS}made{at}"))
         if reading is not None:
-            self._by_sql[_sql_of(node)] = Parser(
-                at, self._level(children(node)), reason, reading.read, reading.refused, reading.value
-            )
+            level = self._level(children(node), caught=_may_be_null(node))
+            self._by_sql[_sql_of(node)] = Parser(at, level, reason, reading.read, reading.refused, reading.value)
 
     def _add_named(self, node: Any) -> None:
         """Add the expressions whose names a node uses, and those whose names these use."""
@@ -178,11 +177,16 @@ class Parsers:
     def _next(self) -> int:
         return len(self._by_sql) + len(self._by_name)
 
-    def _level(self, inputs: list[Any]) -> int:
-        """Return the level for inputs: those that may fail are computed only after all earlier parsers read the record."""
+    def _level(self, inputs: list[Any], *, caught: bool = False) -> int:
+        """Return the level for inputs: those that may fail are computed only after all earlier parsers read the record.
+
+        Args:
+            inputs: Expressions.
+            caught: True if the parser catches the errors of its inputs too.
+        """
         nodes = [node for tree in inputs for node in subtree(tree)]
         used = [self._used(node) for node in nodes]
-        if all(_is_plain(node) or parser is not None for node, parser in zip(nodes, used, strict=True)):
+        if caught or all(_is_plain(node) or parser is not None for node, parser in zip(nodes, used, strict=True)):
             return max((self._lowest, *(parser.level + 1 for parser in used if parser is not None)))
         return len(self.levels)
 
@@ -199,7 +203,7 @@ class Parsers:
             return _Reading(_avro(node, given[0]), given[0].isNotNull() & made["one"].isNull(), made["record"])
         if name in _PERMISSIVE:
             return self._permissive(node, given[0], made)
-        if name in _NULLABLE or _is_index(node):
+        if _may_be_null(node):
             # A struct is null only after an error.
             read = self._caught(F.struct(self._column(self._in_place(node)).alias("it")))
             return _Reading(read, made.isNull(), made["it"])
@@ -246,6 +250,12 @@ class Parsers:
         """Return the columns that the expressions yield, in order, without names."""
         expressions = (node for text in texts for node in self._expanded(self._sql.parseExpression(text)))
         return [self._output(node) for node in expressions]
+
+    def used(self, texts: tuple[str, ...]) -> list[frozenset[int]]:
+        """Return the numbers of the parsers that these columns use, apart from those behind names of other expressions."""
+        expressions = (node for text in texts for node in self._expanded(self._sql.parseExpression(text)))
+        used = ([self._used(part) for part in subtree(node)] for node in expressions)
+        return [frozenset(parser.at for parser in parsers if parser is not None) for parsers in used]
 
     def _output(self, node: Any) -> Column:
         """Return the column of an expression of the projection; an expression whose name parsers use has one already."""
@@ -322,6 +332,11 @@ def _is_parser(node: Any) -> bool:
             readers = {"from_avro", *_PERMISSIVE, *_RAISING, *_NULLABLE}
             return (name in readers and arguments > 0) or (name in _CASTS and arguments == 1)
     return _is_index(node)
+
+
+def _may_be_null(node: Any) -> bool:
+    """Return True for a parser that may return null for a readable payload; its errors and those of its input are caught."""
+    return function_of(node) in _NULLABLE or _is_index(node)
 
 
 def _is_index(node: Any) -> bool:

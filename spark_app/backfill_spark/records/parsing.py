@@ -55,6 +55,9 @@ class ParsingTransform(Transform):
     names: tuple[str, ...] = field(kw_only=True)
     """Names of `columns`, in the same order."""
 
+    used: tuple[frozenset[int], ...] = field(kw_only=True)
+    """Numbers of the parsers that each of `columns` uses."""
+
     selects: frozenset[str] = field(kw_only=True)
     """Columns of the source that the projection uses."""
 
@@ -97,14 +100,20 @@ class ParsingTransform(Transform):
 
     def _parsed(self, frame: DataFrame, levels: tuple[tuple[Parser, ...], ...]) -> DataFrame:
         """Run parsers on the records that have no reason yet."""
-        none_yet = F.col(REASON).isNull()
         for level in levels:
-            made = frame.withColumns({parser.made: F.when(none_yet, parser.read) for parser in level})
-            reasons = [F.when(none_yet & parser.refused, parser.reason) for parser in level]
+            runs = [F.col(REASON).isNull() & self.needs(parser) for parser in level]
+            made = frame.withColumns(
+                {parser.made: F.when(run, parser.read) for run, parser in zip(runs, level, strict=True)}
+            )
+            reasons = [F.when(run & parser.refused, parser.reason) for run, parser in zip(runs, level, strict=True)]
             values = {parser.name: parser.value for parser in level}
             parsed = made.withColumns({**values, REASON: F.coalesce(REASON, *reasons)})
             frame = parsed.drop(*(parser.made for parser in level))
         return frame
+
+    def needs(self, parser: Parser) -> Column:  # noqa: ARG002 - transforms that fold records use it
+        """Condition that a record without a reason needs this parser."""
+        return F.lit(True)
 
     def rows(self, judged: DataFrame, *kept: str) -> DataFrame:
         """Return the rows of the good records, transformed; lazy."""
@@ -126,6 +135,8 @@ def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
     parsers = Parsers(empty)
     where = transform.where
     in_filter = where is not None and parsers.find("spec.transform.where", where)
+    # Before the parsers of `select`: their columns do not exist yet when the filter is computed.
+    passes = F.lit(True) if where is None else parsers.columns((where,))[0] if in_filter else F.expr(where)
     parsers.begin_level()
     filter_levels = len(parsers.levels)
     names = transform.project(empty).columns
@@ -138,10 +149,11 @@ def parsing(transform: Transform, empty: DataFrame) -> ParsingTransform:
         transform.select,
         where,
         levels=parsers.levels,
-        filter=F.lit(True) if where is None else parsers.columns((where,))[0] if in_filter else F.expr(where),
+        filter=passes,
         filter_levels=filter_levels,
         columns=tuple(parsers.columns(texts)),
         names=tuple(names),
+        used=tuple(parsers.used(texts)),
         selects=_selected(transform, empty),
         filters=frozenset() if where is None else columns_read(empty.where(where)),
     )

@@ -65,6 +65,21 @@ class TestTheLastRecordOfAKey:
         for where in ("CAST(value AS INT) > 5", "length(value) > 1"):
             assert folded(spark, rows, where=where) == {1: None, 2: (20, 4), 3: None}
 
+    def test_an_unreadable_column_of_a_record_that_does_not_pass_removes_the_row(self, spark):
+        """Only its key is needed. The row of an older record would stay."""
+        rows = [(0, 1, "1", "10"), (0, 2, "1", "y"), (0, 3, "2", "20"), (0, 4, "x", "y")]
+
+        assert folded(spark, rows, where="length(value) > 1") == {1: None, 2: (20, 3)}
+        assert reasons(spark, rows, where="length(value) > 1") == {}
+
+    def test_a_record_without_a_value_needs_no_column_but_its_key(self, spark):
+        """An array index raises for it, but its row is not computed."""
+        select = (*SELECT[:1], "CAST(split(coalesce(value, ''), ',')[1] AS INT) AS amount", "offset")
+        rows = [(0, 1, "1", "a,10"), (0, 2, "1", None), (0, 3, "2", "a")]
+
+        assert folded(spark, rows, select=select) == {1: None}
+        assert reasons(spark, rows, select=select).keys() == {3}
+
     def test_only_the_key_of_a_record_that_does_not_pass_is_computed(self, spark):
         """A filter guards the expressions."""
         select = (*SELECT[:1], "100 div CAST(value AS INT) AS amount", "offset")

@@ -138,6 +138,18 @@ class TestAFunctionThatRaises:
         """The error of the filter once ended the job, too."""
         assert bad_offsets("offset", [b"a,b", b"a", b"a,c"], where=f"{LINE}[1] = 'b'") == [1]
 
+    def test_a_filter_may_have_a_parser_of_the_projection_in_a_condition(self, bad_offsets):
+        """The filter is computed before the parsers of the projection."""
+        where = f"cast({LINE}[0] AS int) > if({LINE}[1] = 'a', 0, cast({LINE}[1] AS int))"
+
+        assert bad_offsets(f"cast({LINE}[1] AS int)", [b"1,0", b"5,3", b"x,1", b"2,a", b"1,4"], where=where) == [2, 3]
+
+    def test_columns_of_one_line_are_read_in_one_step(self, empty):
+        """A step for each column would be a deep plan for each batch."""
+        transform = parsing(Transform(tuple(f"{LINE}[{at}] AS c{at}" for at in range(20))), empty)
+
+        assert len(transform.levels) == 1
+
     def test_the_elements_of_one_array_are_read_together(self, bad_offsets):
         """Two columns of one line, as in a file of separated values."""
         assert bad_offsets(f"struct({LINE}[0] AS a, cast({LINE}[1] AS int) AS b)", [b"a,1", b"a,b", b"a"]) == [1, 2]
