@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -31,10 +32,11 @@ from backfill_kubectl.commands.options import (
 from backfill_kubectl.decisions.event_lines import EventLine, event_lines
 from backfill_kubectl.decisions.stored import Json, StoredBackfill, read_stored
 from backfill_kubectl.drawing.table import short_seconds
-from backfill_kubectl.errors import BackfillNotFoundError
+from backfill_kubectl.errors import ApiServerSilentError, BackfillNotFoundError
 
 CONTAINER: Final = "driver"
 START_S: Final = 1.0
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\S*\Z")
 HEADINGS: Final = ("AGE", "TYPE", "REASON", "COUNT", "OBJECT", "MESSAGE")
 
 
@@ -103,25 +105,31 @@ def _follow(api: ApiServer, backfill: StoredBackfill, number: int, query: dict[s
 
 
 def _follow_attempt(api: ApiServer, backfill: StoredBackfill, number: int, query: dict[str, str]) -> None:
-    """Print each line of an attempt once, until the attempt has ended; a connection may end before."""
-    pause, told, printed = threading.Event(), "", ""
+    """Print each line of an attempt once, until the attempt has ended; a connection may end, or break, before."""
+    pause, told, log, answered = threading.Event(), "", OneLog(), False
     pod, following = driver_name(backfill.name, number), {"follow": "true", "timestamps": "true"}
     while True:
-        over, waiting = not _runs(api, backfill, number), f"the log of attempt {number} has not begun"
-        begin = _of_all_lines(query) | {"sinceTime": printed} if printed else query
+        over, waiting = False, ""
+        begin = _of_all_lines(query) | {"sinceTime": log.time} if log.time else query
         try:
-            printed = _print_newer(api.log(backfill.namespace, pod, begin | following, quiet_s=None), printed)
+            over, answered = not _runs(api, backfill, number), True
+            log.print(api.log(backfill.namespace, pod, begin | following, quiet_s=None))
         except NotRunningError as starting:
             waiting = starting.message
         except BackfillNotFoundError:
-            if over and not printed:
+            if over and not log.time:
                 raise
+        except ApiServerSilentError as silent:
+            if not answered:
+                raise
+            over, waiting = False, silent.message
         if over:
             return
         # The log of a pod without a node is empty, and ends at once.
-        if not printed and waiting != told:
+        waiting = waiting or ("" if log.time else f"the log of attempt {number} has not begun")
+        if waiting and waiting != told:
             click.echo(f"{backfill.key}: waiting: {printable(waiting)}", err=True)
-            told = waiting
+        told = waiting
         pause.wait(START_S)
 
 
@@ -130,19 +138,43 @@ def _of_all_lines(query: dict[str, str]) -> dict[str, str]:
     return {field: value for field, value in query.items() if field not in ("tailLines", "sinceSeconds")}
 
 
-def _print_newer(lines: Iterator[bytes], printed: str) -> str:
-    """Print the lines that are newer than the last printed one; return the time of the last line. Servers repeat those of one second."""
-    for line in lines:
-        time, _, text = line.decode(errors="replace").partition(" ")
-        if time > printed:
-            printed = time
-            click.echo(printable(text.rstrip()))
-    return printed
+class OneLog:
+    """Prints the lines of one log over several connections, each line once. A server begins again with those of the last second."""
+
+    def __init__(self) -> None:
+        """Nothing is printed yet."""
+        self.time = ""
+        """Time of the last printed line; empty if there is none."""
+
+        self._same = 0
+        """Number of printed lines with that time: a runtime gives all lines of one write the same time."""
+
+    def print(self, lines: Iterator[bytes]) -> None:
+        """Print the lines of a connection that follow the printed ones."""
+        last, repeated = self.time, self._same
+        for line in lines:
+            time, text = _time_and_text(line.decode(errors="replace").rstrip())
+            if time and (time < last or (time == last and repeated > 0)):
+                repeated -= time == last
+                continue
+            if time:
+                last = ""  # the rest is new, also if the clock of the node goes back
+                self.time, self._same = time, self._same + 1 if time == self.time else 1
+            click.echo(printable(text))
+
+
+def _time_and_text(line: str) -> tuple[str, str]:
+    """Return the time that the server puts before a line, and the line; a message of the server itself has no time."""
+    time, _, text = line.partition(" ")
+    return (time, text) if TIME.match(time) else ("", line)
 
 
 def _runs(api: ApiServer, backfill: StoredBackfill, number: int) -> bool:
-    """Return whether an attempt has not ended."""
-    attempt = read_stored(api.get(BACKFILLS, backfill.namespace, backfill.name)).status.attempt
+    """Return whether an attempt has not ended; that of a deleted Backfill has."""
+    try:
+        attempt = read_stored(api.get(BACKFILLS, backfill.namespace, backfill.name)).status.attempt
+    except BackfillNotFoundError:
+        return False
     return attempt is not None and attempt.number == number and attempt.state != "Ended"
 
 

@@ -76,6 +76,20 @@ class TestFollowedLogs:
                 assert (await asyncio.to_thread(terminal.ends))[0] == 0
                 assert [terminal.text.count(line) for line in ("first line", "second line", "third line")] == [1, 1, 1]
 
+    async def test_log_of_a_deleted_job_ends(self, kubelet, real):
+        """The job is deleted while its log is followed."""
+        async with real() as rig:
+            rig.create()
+            await rig.until_holds("Running")
+            kubelet.write("orders-1-driver", "the only line")
+            with following(rig) as terminal:
+                await shows(terminal, "the only line")
+                rig.delete()
+                await rig.until(lambda: rig.get() is None)
+                kubelet.end("orders-1-driver")
+
+                assert (await asyncio.to_thread(terminal.ends))[0] == 0
+
     async def test_log_of_a_pod_without_a_node_is_awaited(self, kubelet, real):
         """The API server answers with an empty log, which is not the end of the attempt."""
         async with real(start=False) as rig:
