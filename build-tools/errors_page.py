@@ -153,7 +153,7 @@ CONDITION_HINTS: dict[str, tuple[Need, str]] = {
     "NameCollision": ("act", "Delete the object that the message names, if no other tool owns it; or give the Backfill another name."),
     "ImageUnavailable": ("wait", "The registry does not answer, or refuses the pull secret; the message quotes it. Correct the Secret: the next attempt pulls again."),
     "InitContainerFailed": ("act", "Read the message, and the log of the init container that it names. The next attempt runs it again."),
-    "SubmissionFailed": ("act", "Correct the image, the pull secret, or the volume that the message names. An edit of the spec starts a new attempt."),
+    "SubmissionFailed": ("act", "Correct the image or the volume that the message names. An edit of the spec starts a new attempt."),
     "Infrastructure": ("wait", "The next attempt resumes from the last commit. If it was memory (`OOMKilled`), raise `driver.resources` or `executor.resources`."),
     "Draining": ("wait", "The driver stops at a barrier, at most `drainTimeoutSeconds`. If the operator is gone: [delete](kubernetes.md#delete)."),
     "Closing": ("wait", "At most 30 minutes. To skip it: annotate `backfill.dev/skip-closing=true`; source and target stay as they are ([delete](kubernetes.md#delete))."),

@@ -42,8 +42,12 @@ KILLED: Final = frozenset({128 + 9, 128 + 15})
 MAY_PASS: Final = frozenset({"ErrImagePull", "ImageInspectError", "ImagePullBackOff", "RegistryUnavailable"})
 """Waiting reasons of a container whose image registry may only be unavailable, or refuse the pull secret, for a while."""
 
-REFUSED: Final = ("unauthorized", "denied", "forbidden", "authorization", "no basic auth")
-"""Parts of a runtime's message about an answer 401 or 403 of a registry. The pull secret may be corrected at any time, and may have expired."""
+REFUSED: Final = (
+    "401 unauthorized", "403 forbidden", "access denied", "access forbidden", "resource is denied", "denied: ", "unauthorized: ",
+    "authorization failed", "may require authorization", "authentication required", "no basic auth",
+)  # fmt: skip
+"""Parts of a runtime's message about an answer 401 or 403 of a registry. The pull secret may be corrected at any time, and may have expired.
+The message contains the name of the image too, in which no part has a space."""
 
 NO_SUCH_IMAGE: Final = (
     "not found", "no such image", "manifest unknown", "name unknown", "does not exist", "invalid reference", "no match for platform",

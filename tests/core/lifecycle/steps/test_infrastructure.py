@@ -203,6 +203,7 @@ class TestAPodThatCannotStart:
             ("ImagePullBackOff", f"pull access denied, {OR_NO_RIGHTS}: insufficient_scope", "ImageUnavailable", "Retrying"),
             ("ErrImagePull", "manifest unknown", "SubmissionFailed", "Failed"),
             ("ErrImagePull", "failed to resolve reference: r/a:1: not found", "SubmissionFailed", "Failed"),
+            ("ErrImagePull", "failed to resolve reference: r/authorization/denied:1: not found", "SubmissionFailed", "Failed"),
             ("InvalidImageName", "", "SubmissionFailed", "Failed"),
         ],
     )  # fmt: skip
