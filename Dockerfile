@@ -20,7 +20,7 @@ RUN mkdir -p /usr/share/man/man1 && apt-get update \
 RUN jlink --strip-debug --no-header-files --no-man-pages --compress=2 --output /opt/java --add-modules \
 java.base,java.compiler,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,\
 java.security.jgss,java.sql,java.xml,jdk.crypto.ec,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.naming.dns,jdk.net,\
-jdk.security.auth,jdk.unsupported,jdk.zipfs --exclude-resources 'regex:/java.desktop/\
+jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs --exclude-resources 'regex:/java.desktop/\
 (javax/swing/(plaf/(basic|metal|nimbus|synth)/|text/(html/)?)?|com/sun/(imageio/plugins/(jpeg|tiff)|java/swing/plaf/(gtk|motif)|media/sound)/|\
 sun/(awt/X11|font|java2d/(loops|marlin|pipe)|print)/)(?!(BasicHTML|Blit|Box|BumpBuffer|CSS|FontSubstitution|GTKRegion|JPEG|LoopBasedPipe|\
 MotifMenuBarUI|Region|SoftControl|State|SunMinMaxPage|TIFFColorConverter|Version|View|XEventDispatcher)\.)[A-Z].*' \
