@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import click
@@ -180,15 +181,16 @@ def _runs(api: ApiServer, backfill: StoredBackfill, number: int) -> bool:
 
 def _next(api: ApiServer, backfill: StoredBackfill, number: int) -> int | None:
     """Wait for the next attempt; `None` if the job has ended, or was deleted."""
-    for raw in follow(api, backfill.namespace, backfill.name):
-        if raw is None:
-            return None
-        seen = read_stored(raw)
-        attempt = seen.status.attempt
-        if attempt is not None and attempt.number > number and attempt.state == "Created":
-            return attempt.number
-        if seen.ended or seen.holds("Suspended"):
-            return None
+    with suppress(BackfillNotFoundError):
+        for raw in follow(api, backfill.namespace, backfill.name):
+            if raw is None:
+                return None
+            seen = read_stored(raw)
+            attempt = seen.status.attempt
+            if attempt is not None and attempt.number > number and attempt.state == "Created":
+                return attempt.number
+            if seen.ended or seen.holds("Suspended"):
+                return None
     return None
 
 
