@@ -25,6 +25,7 @@ from backfill_spark.records.sql_nodes import (
     STARS,
     children,
     function_of,
+    is_index,
     is_star,
     items,
     names_in,
@@ -150,7 +151,7 @@ class Parsers:
     def name(self, text: str, names: Iterator[str]) -> None:
         """Take the names of an expression's columns from `names`; expressions after it may use them."""
         columns = {name.lower() for name in self._empty.columns}
-        for node, name in zip(self._expanded(self._sql.parseExpression(text)), names, strict=False):
+        for node, name in zip(self._nodes((text,)), names, strict=False):
             if name.lower() not in columns:
                 self._expressions[name.lower()] = without_alias(node)
 
@@ -248,14 +249,16 @@ class Parsers:
     # -------------------------------------------------------------- replacement
     def columns(self, texts: tuple[str, ...]) -> list[Column]:
         """Return the columns that the expressions yield, in order, without names."""
-        expressions = (node for text in texts for node in self._expanded(self._sql.parseExpression(text)))
-        return [self._output(node) for node in expressions]
+        return [self._output(node) for node in self._nodes(texts)]
 
     def used(self, texts: tuple[str, ...]) -> list[frozenset[int]]:
         """Return the numbers of the parsers that these columns use, apart from those behind names of other expressions."""
-        expressions = (node for text in texts for node in self._expanded(self._sql.parseExpression(text)))
-        used = ([self._used(part) for part in subtree(node)] for node in expressions)
-        return [frozenset(parser.at for parser in parsers if parser is not None) for parsers in used]
+        return [
+            frozenset(used.at for part in subtree(node) if (used := self._used(part))) for node in self._nodes(texts)
+        ]
+
+    def _nodes(self, texts: tuple[str, ...]) -> Iterator[Any]:
+        return (node for text in texts for node in self._expanded(self._sql.parseExpression(text)))
 
     def _output(self, node: Any) -> Column:
         """Return the column of an expression of the projection; an expression whose name parsers use has one already."""
@@ -331,20 +334,12 @@ def _is_parser(node: Any) -> bool:
             name, arguments = function_of(node), len(children(node))
             readers = {"from_avro", *_PERMISSIVE, *_RAISING, *_NULLABLE}
             return (name in readers and arguments > 0) or (name in _CASTS and arguments == 1)
-    return _is_index(node)
+    return is_index(node)
 
 
 def _may_be_null(node: Any) -> bool:
     """Return True for a parser that may return null for a readable payload; its errors and those of its input are caught."""
-    return function_of(node) in _NULLABLE or _is_index(node)
-
-
-def _is_index(node: Any) -> bool:
-    """Return True for an element of an array or a map, such as `a[0]`; False for a field."""
-    if node.nodeName() != "UnresolvedExtractValue":
-        return False
-    _, key = children(node)
-    return str(key.nodeName()) != "Literal" or str(key.dataType().sql()) != "STRING"
+    return function_of(node) in _NULLABLE or is_index(node)
 
 
 def _is_nested_cast(node: Any) -> bool:
@@ -364,7 +359,7 @@ def _sql_of(node: Any) -> str:
 
 def _failure(node: Any) -> str:
     """Return why a record is bad: this parser cannot read it."""
-    return "an array has no such element" if _is_index(node) else f"{function_of(node)} cannot read the payload"
+    return "an array has no such element" if is_index(node) else f"{function_of(node)} cannot read the payload"
 
 
 def _is_plain(node: Any) -> bool:
@@ -375,7 +370,7 @@ def _is_plain(node: Any) -> bool:
         case "Cast":
             return str(node.dataType().sql()) in {"STRING", "BINARY"}
         case "UnresolvedExtractValue":
-            return not _is_index(node)
+            return not is_index(node)
     return False
 
 

@@ -34,6 +34,14 @@ def function_of(node: Any) -> str:
     return str(node.nameParts().last()).lower()
 
 
+def is_index(node: Any) -> bool:
+    """Return True for an element of an array or a map, such as `a[0]`; False for a field."""
+    if node.nodeName() != "UnresolvedExtractValue":
+        return False
+    _, key = children(node)
+    return str(key.nodeName()) != "Literal" or str(key.dataType().sql()) != "STRING"
+
+
 def is_star(node: Any) -> bool:
     """Return True for a star that stands for all columns; False for the star of a struct."""
     return str(node.nodeName()) in STARS and not node.target().isDefined()

@@ -18,7 +18,7 @@ NOT_IN_IMAGE = {
     "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter",
     "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol",
 }
-"""Classes of pages that say which jar users have to add."""
+"""Classes of pages with the jar that users have to add."""
 
 SOURCE = """package shop;
 

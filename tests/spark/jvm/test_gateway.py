@@ -41,8 +41,8 @@ def test_classes_are_found_in_packages(spark, name):
     assert at(java(spark), name) is at(java(spark), name)
 
 
-def test_a_class_that_java_loads_later_is_found(spark):
-    """The driver compiles classes of its own after it has looked for them."""
+def test_an_unknown_class_is_not_kept(spark):
+    """The driver compiles some classes after it has looked for them."""
     assert isinstance(java(spark).java.util.NoSuchClass, JavaPackage)
     assert "NoSuchClass" not in vars(java(spark).java.util)
 

@@ -110,7 +110,7 @@ class Automaton:
     def item(self, op, argument, *, inner, at_start):
         """Return the part of one item."""
         if op in (ops.LITERAL, ops.NOT_LITERAL, ops.ANY, ops.IN):
-            return self.position(characters(op, tuple(argument) if op is ops.IN else argument, self.flags))
+            return self.position(characters(op, argument, self.flags))
         if op in (ops.MAX_REPEAT, ops.MIN_REPEAT, ops.POSSESSIVE_REPEAT):
             least, most, items = argument
             return self.repeated(items, least, most, inner)
@@ -136,10 +136,7 @@ class Automaton:
         if op is ops.ASSERT and (at_start or not looks_behind):
             return self.sequence(items)
         if op is ops.ASSERT_NOT and at_start and looks_behind and len(items) == 1:
-            (op, argument), *_ = items
-            return self.position(
-                set(ALPHABET) - characters(op, tuple(argument) if op is ops.IN else argument, self.flags)
-            )
+            return self.position(set(ALPHABET) - characters(*items[0], self.flags))
         return self.may_fail()
 
     def may_fail(self):
@@ -156,9 +153,13 @@ def _times(positions, ways):
     return Counter({position: ways * more for position, more in positions.items() if ways})
 
 
-@cache
 def characters(op, argument, flags):
     """Return the characters of the alphabet that an item matches."""
+    return _characters(op, tuple(argument) if op is ops.IN else argument, flags)
+
+
+@cache
+def _characters(op, argument, flags):
     # The library itself decides: it implements categories and case folding.
     matched = {chr(character) for character in ALPHABET if _matches(op, argument, flags, character)}
     if flags & re.IGNORECASE:

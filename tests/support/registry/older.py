@@ -1,4 +1,4 @@
-"""A release of an older commit: its chart, and its images under a tag of their own."""
+"""A release of an older commit: its chart, and its images under another tag."""
 
 import shutil
 import subprocess
