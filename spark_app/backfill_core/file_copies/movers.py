@@ -20,8 +20,8 @@ PART_BYTES = 512 << 20
 OWN_KEYS = ("SSE-C", "CSE")
 """Starts of the names of encryptions whose keys the client holds: the store cannot read such an object by itself."""
 
-REQUESTS_OF_A_FILE = 4
-"""Requests for one file that the store copies: two HEADs, the footer and the copy; one that is copied alone takes more."""
+REQUESTS_OF_A_FILE = 3
+"""Requests for one file that the store copies: the footer, the copy and its HEAD; one that is copied alone takes more."""
 
 DRIVER_REQUESTS_OF_A_FILE = 10
 """Requests for one small file that the driver streams: a read, a write, and those for the footers of file and copy."""

@@ -1,6 +1,6 @@
 """Copies of whole files by the object store, many at once: the JVM sends the requests, and Python decides about each file (ADR 0050).
 
-A file takes four requests: HEAD and the footer of the source, COPY, and HEAD of the copy. A file for which anything is unusual is left
+A file takes three requests: the footer of the source, COPY, and HEAD of the copy. A file for which anything is unusual is left
 out of the batch's result; the caller copies it alone, and meets and explains the same error.
 """
 

@@ -27,9 +27,11 @@ import org.apache.parquet.ParquetReadOptions;
 import org.apache.parquet.hadoop.ParquetFileReader;
 import org.apache.parquet.hadoop.metadata.FileMetaData;
 import software.amazon.awssdk.awscore.exception.AwsErrorDetails;
+import software.amazon.awssdk.core.ResponseInputStream;
 import software.amazon.awssdk.services.s3.S3Client;
 import software.amazon.awssdk.services.s3.model.CopyObjectRequest;
 import software.amazon.awssdk.services.s3.model.GetObjectRequest;
+import software.amazon.awssdk.services.s3.model.GetObjectResponse;
 import software.amazon.awssdk.services.s3.model.HeadObjectRequest;
 import software.amazon.awssdk.services.s3.model.HeadObjectResponse;
 import software.amazon.awssdk.services.s3.model.S3Exception;
@@ -180,7 +182,7 @@ public class BackfillStoreCopies implements Runnable {
         String name = task[0] + "\t" + task[1];
         try {
             if (task[0].equals("describe")) {
-                return name + "\tdone\t" + this.described(this.head(this.source, this.sourceSpans, this.sourceHead, task[2]), task);
+                return name + "\tdone\t" + this.described(task);
             }
             if (task[0].equals("copy")) {
                 return name + "\tdone\t" + this.copied(task);
@@ -209,19 +211,21 @@ public class BackfillStoreCopies implements Runnable {
         }
     }
 
-    /** Reads the footer of an object of the expected size. Task: key, size. */
-    private String described(HeadObjectResponse answer, String[] task) throws IOException {
-        long size = answer.contentLength().longValue();
-        if (size != Long.parseLong(task[3])) {
-            return fields(answer);
+    /** Reads the footer of an object, and with it the object's ETag and size. Task: key, expected size. */
+    private String described(String[] task) throws IOException {
+        long size = Long.parseLong(task[3]);
+        End end = this.footer(task[2], size);
+        String described = end.size + "\t" + plain(end.etag) + "\t\t";
+        if (end.size != size) {
+            return described;
         }
-        Tail tail = this.tail(task[2], answer.eTag(), size);
+        Tail tail = new Tail(task[2], size, end.bytes, ((FileSystem) this.sourceSpans).getConf());
         ParquetFileReader reader = ParquetFileReader.open(ParquetIOUtils.createParquetInputFile(tail), this.options);
         try {
             FileMetaData metadata = reader.getFooter().getFileMetaData();
             int number = this.number(metadata);
             this.tails.put(task[1], tail);
-            return fields(answer) + "\t" + reader.getRecordCount() + "\t" + number + "\t" + metadata.getEncryptionType();
+            return described + "\t" + reader.getRecordCount() + "\t" + number + "\t" + metadata.getEncryptionType();
         } finally {
             reader.close();
         }
@@ -248,30 +252,32 @@ public class BackfillStoreCopies implements Runnable {
     }
 
     /** Reads as many bytes from the end of an object as its footer needs: once, if it is not longer than those before. */
-    private Tail tail(String key, String etag, long size) throws IOException {
-        byte[] end = this.end(key, etag, size, this.tailBytes.get());
+    private End footer(String key, long size) throws IOException {
+        End end = this.end(key, null, size, this.tailBytes.get());
         long footer = MAGIC_BYTES;
-        if (end.length >= MAGIC_BYTES) {
-            int at = end.length - MAGIC_BYTES;
-            footer += (end[at] & 255L) | (end[at + 1] & 255L) << 8 | (end[at + 2] & 255L) << 16 | (end[at + 3] & 255L) << 24;
+        int at = end.bytes.length - MAGIC_BYTES;
+        if (at >= 0) {
+            footer += (end.bytes[at] & 255L) | (end.bytes[at + 1] & 255L) << 8 | (end.bytes[at + 2] & 255L) << 16
+                | (end.bytes[at + 3] & 255L) << 24;
         }
-        if (footer > end.length && footer <= size && footer < Integer.MAX_VALUE / 2) {
-            end = this.end(key, etag, size, (int) footer);
+        if (end.size == size && footer > end.bytes.length && footer <= size && footer < Integer.MAX_VALUE / 2) {
+            end = this.end(key, end.etag, size, (int) footer);
             this.tailBytes.set((int) Math.max(this.tailBytes.get(), footer + footer / 8));
         }
-        return new Tail(key, size, end, ((FileSystem) this.sourceSpans).getConf());
+        return end;
     }
 
-    private byte[] end(String key, String etag, long size, int bytes) throws IOException {
+    /** Reads the last bytes of an object of a size; with an ETag only of the object that has it. */
+    private End end(String key, String etag, long size, int bytes) throws IOException {
         AuditSpan span = (AuditSpan) this.sourceSpans.createSpan("op_open", key, null);
         span.activate();
         try {
             String range = "bytes=" + Math.max(0L, size - bytes) + "-" + (size - 1);
             GetObjectRequest.Builder builder = (GetObjectRequest.Builder) changed(this.get);
             GetObjectRequest request = (GetObjectRequest) builder.key(key).ifMatch(etag).range(range).build();
-            java.io.InputStream answer = (java.io.InputStream) this.source.getObject(request);
+            ResponseInputStream answer = (ResponseInputStream) this.source.getObject(request);
             try {
-                return answer.readAllBytes();
+                return new End((GetObjectResponse) answer.response(), answer.readAllBytes());
             } finally {
                 answer.close();
             }
@@ -355,6 +361,20 @@ public class BackfillStoreCopies implements Runnable {
 
     private static String plain(String text) {
         return text == null ? "" : text.replace('\t', ' ').replace('\n', ' ').replace('\r', ' ');
+    }
+
+    /** The last bytes of an object, its ETag and its size. */
+    public static class End {
+        private final byte[] bytes;
+        private final String etag;
+        private final long size;
+
+        public End(GetObjectResponse answer, byte[] bytes) {
+            this.bytes = bytes;
+            this.etag = answer.eTag();
+            String range = answer.contentRange(); // a store that ignores ranges answers without one, and sends the whole object
+            this.size = range == null ? bytes.length : Long.parseLong(range.substring(range.lastIndexOf('/') + 1));
+        }
     }
 
     /** The end of a Parquet file, with its footer. */

@@ -1,6 +1,6 @@
 """Requests for many objects of an S3 store, on threads of the JVM: a call from Python serves many objects (ADR 0050).
 
-A step is `describe` (HEAD, and the footer by GET), `copy` (COPY, HEAD of the copy, and its statistics from the footer) or `head`.
+A step is `describe` (the footer by GET), `copy` (COPY, HEAD of the copy, and its statistics from the footer) or `head`.
 """
 
 from __future__ import annotations
