@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from backfill_core.file_copies.movers import ByDriver, Mover
-from backfill_spark.file_copies.copy_batches import described_objects
+from backfill_spark.file_copies.copy_batches import CopiesBySystem, described_objects
 from backfill_spark.file_copies.store_copies import StoreCopies
 from backfill_spark.jvm.errors import JAVA_ERRORS
 from backfill_spark.jvm.gateway import hadoop_conf, java
@@ -176,6 +176,16 @@ class ByteCopier:
                 return
         self._to.mkdirs(self._path(f"{self.target}/{below}"))
 
+    def in_batches(self, width: int) -> CopiesBySystem:
+        """Return copies of local files in batches, on a number of threads."""
+        return CopiesBySystem(self._reader.local_path, self._by_system, width)
+
+    def _by_system(self, source: str, target: str, check: Callable[[], None]) -> int | None:
+        """Copy a local file, and return its size; `None` if it cannot be copied."""
+        with suppress(OSError):
+            return _copied(self._reader.local_path(source), Path(self.staged_path(target)), check)
+        return None
+
     def files(self, below: str) -> list[str]:
         """Return the paths of the Parquet files in a folder below the target's, recursively."""
         if self.is_local:
@@ -209,11 +219,9 @@ class ByteCopier:
         Raises:
             JAVA_ERRORS: one of the two file systems failed.
         """
-        if self.is_local:
-            with suppress(OSError):
-                size_bytes = _copied(self._reader.local_path(source), Path(self.staged_path(target)), check)
-                # The system computes no digest; the bytes that it has just read are in its page cache.
-                return CopiedBytes(size_bytes, self._reader.read(source, check=check).digest)
+        if self.is_local and (size_bytes := self._by_system(source, target, check)) is not None:
+            # The system computes no digest; the bytes that it has just read are in its page cache.
+            return CopiedBytes(size_bytes, self._reader.read(source, check=check).digest)
         by_store = None if self.store is None else self.store.copy(source, target, check=check)
         if by_store is not None and by_store.digest is not None:
             return CopiedBytes(by_store.size_bytes, by_store.digest)

@@ -31,7 +31,7 @@ from backfill_spark.file_copies.bytes import ASKED_AT_ONCE, STREAMS_AT_ONCE, Byt
 from backfill_spark.file_copies.column_chunks import ChunkCopier
 from backfill_spark.file_copies.computed_columns import ComputedColumns, FileToCompute, PartFolder
 from backfill_spark.file_copies.copied_files import Copied, FilteredFile, MadeCopy, PlannedCopy, Transferred
-from backfill_spark.file_copies.copy_batches import BATCH_MIN, BatchCopy, BatchFooter, CopyBatches, ObjectToCopy
+from backfill_spark.file_copies.copy_batches import BatchCopy, BatchFiles, BatchFooter, CopyBatches, ObjectToCopy
 from backfill_spark.file_copies.footers import Footer, Footers
 from backfill_spark.file_copies.hidden_rows import with_hidden_rows, with_vectors
 from backfill_spark.file_copies.vector_copies import RESTORE
@@ -154,14 +154,13 @@ class FileTransfer:
     def _in_batch(
         self, decisions: Sequence[_Decision | None], folder: str, check: Callable[[], None]
     ) -> dict[int, Callable[[], Copied]]:
-        """Let the store copy whole files in a batch; return what finishes each, by its index. Other files are copied alone."""
+        """Copy whole files in a batch; return what finishes each, by its index. Other files are copied alone."""
         store, measures_of = self._bytes.store, self._measures
-        whole = [
-            (at, decision.planned)
-            for at, decision in enumerate(decisions)
-            if decision is not None and decision.footer is None and isinstance(decision.planned.mode, Whole)
+        unread = [
+            (at, decision) for at, decision in enumerate(decisions) if decision is not None and decision.footer is None
         ]
-        if store is None or measures_of is None or not store.is_active or len(whole) < BATCH_MIN:
+        whole = [(at, decision.planned) for at, decision in unread if isinstance(decision.planned.mode, Whole)]
+        if measures_of is None or (store is not None and not store.is_active):
             return {}
         objects = [
             ObjectToCopy(
@@ -177,7 +176,9 @@ class FileTransfer:
                 return None
             return measures_of(CopiedFile(footer.written, logged=None if planned.file.statistics is None else ""))
 
-        done = CopyBatches(self._spark, store, self._footers).copied(objects, measures=measures, check=check)
+        batches, batch = CopyBatches(self._spark, self._footers), BatchFiles(objects, measures, check)
+        by_system = self._bytes.in_batches(self._at_once)
+        done = batches.of_disk(by_system, batch) if store is None else batches.of_store(store, batch)
         return {
             whole[index][0]: partial(self._finished, whole[index][1], objects[index].target, copy)
             for index, copy in done.items()

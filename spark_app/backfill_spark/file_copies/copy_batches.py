@@ -1,15 +1,17 @@
-"""Copies of whole files by the object store, many at once: the JVM sends the requests, and Python decides about each file (ADR 0050).
+"""Copies of many whole files at once, by the object store or by the system: Java performs the steps, and Python decides about each file (ADR 0050).
 
-A file takes three requests: the footer of the source, COPY, and HEAD of the copy. A file for which anything is unusual is left
-out of the batch's result; the caller copies it alone, and meets and explains the same error.
+An object takes three requests: the footer of the source, COPY, and HEAD of the copy. A local file is copied between two steps: its
+footer, and its checksum. A file for which anything is unusual is left out of the batch's result; the caller copies it alone, and
+meets and explains the same error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Protocol
 
 from backfill_core.file_copies.bounds import Path, Written
 from backfill_core.file_copies.movers import COPY_MAX_BYTES, CopyAnswer, answer_of
@@ -21,19 +23,26 @@ from backfill_spark.file_copies.store_copies import NO_DIGEST, CopiedObject, Sto
 from backfill_spark.jvm.object_store.object_batches import (
     COPY,
     DESCRIBE,
+    DIGEST,
     HEAD,
     SEPARATORS,
     BatchResult,
-    ObjectBatch,
+    FileBatch,
     can_batch,
+    local_batch,
+    object_batch,
 )
-from backfill_spark.jvm.object_store.s3_requests import S3Folder, StoredObject
+from backfill_spark.jvm.object_store.s3_requests import S3Copies, S3Folder, StoredObject
+from backfill_spark.jvm.workers import at_once
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BATCH_MIN = 2
 """Smallest number of objects for which a batch is worth its start."""
+
+LOCAL_BATCH_MIN = 32
+"""The same of local files, which take a hundredth of the time. The first batch of a session compiles a class."""
 
 NANOS = 1_000_000_000
 
@@ -58,6 +67,36 @@ class ObjectToCopy:
     def fits(self) -> bool:
         """Return true if a batch may contain the object."""
         return self.size_bytes <= COPY_MAX_BYTES and not SEPARATORS & {*self.source, *self.target}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStep:
+    """A copy of a file whose footer was read."""
+
+    number: int
+    """Index of the file in its batch."""
+
+    source: str
+    target: str
+    size_bytes: int
+    etag: str
+    measure: str
+    """Number of the description of its statistics."""
+
+    hides: str
+    """`1` if a deletion vector hides some of its rows, else `0`."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFiles:
+    """Files of a batch, with different paths."""
+
+    objects: Sequence[ObjectToCopy]
+    measures: Callable[[int, BatchFooter], Measures | None]
+    """Returns the statistics of a file by its index and footer; `None` if it must not be copied here."""
+
+    check: Callable[[], None]
+    """Called often; an exception that it raises ends the copies."""
 
 
 @dataclass(frozen=True)
@@ -89,38 +128,158 @@ class BatchCopy:
     """Statistics for the log; `None` if they must be measured separately."""
 
 
+class CopiesOfMany(Protocol):
+    """Copies of the files of a batch, by the store or by the system."""
+
+    @property
+    def is_active(self) -> bool:
+        """True if more files may be copied."""
+
+    @property
+    def width(self) -> int:
+        """Number of files that Java works on at once."""
+
+    def source_key(self, below: str) -> str:
+        """Return the name of a file of the source in a task."""
+
+    def copies(self, steps: Sequence[CopyStep], check: Callable[[], None]) -> list[Sequence[str] | None]:
+        """Begin copies; return the next step of each, in order, or `None` for a file that must be copied alone."""
+
+    def answered(self, took_ns: int) -> None:
+        """Record the time of a small request."""
+
+    def failed(self, step: str, source: str, failure: tuple[int, str, str]) -> None:
+        """Record a step that failed.
+
+        Raises:
+            SourceDamagedError: the file changed while it was copied.
+        """
+
+    def without_digest(self) -> None:
+        """Record a copy without a digest."""
+
+
+class CopiesByStore:
+    """Copies of objects by the store."""
+
+    def __init__(self, store: StoreCopies, copies: S3Copies) -> None:
+        """Take the copies of one attempt, and their requests."""
+        self._store, self._requests = store, copies
+
+    @property
+    def is_active(self) -> bool:
+        """See `CopiesOfMany`."""
+        return self._store.is_active
+
+    @property
+    def width(self) -> int:
+        """See `CopiesOfMany`."""
+        return self._store.gate.share
+
+    def source_key(self, below: str) -> str:
+        """See `CopiesOfMany`."""
+        return self._requests.source.key(below)
+
+    def copies(self, steps: Sequence[CopyStep], check: Callable[[], None]) -> list[Sequence[str] | None]:
+        """See `CopiesOfMany`; Java sends the requests."""
+        check()
+        key = self._requests.target.key
+        return [
+            (
+                COPY,
+                str(step.number),
+                self.source_key(step.source),
+                key(step.target),
+                step.etag,
+                step.measure,
+                step.hides,
+            )
+            for step in steps
+        ]
+
+    def answered(self, took_ns: int) -> None:
+        """See `CopiesOfMany`."""
+        self._store.gate.answer(took_ns / NANOS)
+
+    def failed(self, step: str, source: str, failure: tuple[int, str, str]) -> None:
+        """See `CopiesOfMany`."""
+        status, code, message = failure
+        answer = answer_of(status, code)
+        if answer is CopyAnswer.CHANGED:
+            raise self._store.changed(source)
+        if answer is CopyAnswer.BUSY:
+            self._store.gate.refuse()
+        if answer is CopyAnswer.REFUSED and step == COPY:
+            self._store.end(code, status, message)
+
+    def without_digest(self) -> None:
+        """See `CopiesOfMany`."""
+        self._store.end("", 0, NO_DIGEST)
+
+
+class CopiesBySystem:
+    """Copies of local files by the operating system."""
+
+    is_active = True
+
+    def __init__(
+        self, path: Callable[[str], FilePath], copy: Callable[[str, str, Callable[[], None]], int | None], width: int
+    ) -> None:
+        """Take the local path of a file of the source, the copy of one file, and the number of threads."""
+        self._path, self._copy, self.width = path, copy, width
+
+    def source_key(self, below: str) -> str:
+        """See `CopiesOfMany`."""
+        return str(self._path(below))
+
+    def copies(self, steps: Sequence[CopyStep], check: Callable[[], None]) -> list[Sequence[str] | None]:
+        """See `CopiesOfMany`; returns when all files are copied, and Java reads their checksums."""
+        sizes = at_once([partial(self._copy, step.source, step.target, check) for step in steps], self.width)
+        return [
+            (DIGEST, str(step.number), self.source_key(step.source), step.measure, step.hides)
+            if size == step.size_bytes
+            else None
+            for step, size in zip(steps, sizes, strict=True)
+        ]
+
+    def answered(self, took_ns: int) -> None:
+        """See `CopiesOfMany`."""
+
+    def failed(self, step: str, source: str, failure: tuple[int, str, str]) -> None:
+        """See `CopiesOfMany`."""
+
+    def without_digest(self) -> None:
+        """See `CopiesOfMany`."""
+
+
 class CopyBatches:
-    """Batches of copies by the store. Thread-safe."""
+    """Batches of copies. Thread-safe."""
 
-    def __init__(self, spark: SparkSession, store: StoreCopies, footers: Footers) -> None:
-        """Take the copies and the reader of footers of one attempt."""
-        self._spark, self._store, self._footers = spark, store, footers
+    def __init__(self, spark: SparkSession, footers: Footers) -> None:
+        """Take the reader of footers of one attempt."""
+        self._spark, self._footers = spark, footers
 
-    def copied(
-        self,
-        objects: Sequence[ObjectToCopy],
-        *,
-        measures: Callable[[int, BatchFooter], Measures | None],
-        check: Callable[[], None],
-    ) -> dict[int, BatchCopy]:
-        """Copy objects; return the copies by the index of their object, without those that must be copied alone.
-
-        Args:
-            objects: Objects with different paths.
-            measures: Returns the statistics of a file by its index and footer; `None` if it must not be copied here.
-            check: Called often; an exception that it raises ends the copies.
+    def of_store(self, store: StoreCopies, files: BatchFiles) -> dict[int, BatchCopy]:
+        """Let the store copy objects; return the copies by the index of their object, without those that must be copied alone.
 
         Raises:
             SourceDamagedError: an object changed while it was copied.
         """
-        copies = self._store.requests
-        if copies is None or not can_batch(self._spark):
+        copies = store.requests
+        if copies is None or len(files.objects) < BATCH_MIN or not can_batch(self._spark):
             return {}
         with (
-            self._store.gate.batch(),
-            ObjectBatch(self._spark, copies.source, copies, self._footers.options) as batch,
+            store.gate.batch(),
+            object_batch(self._spark, copies.source, copies, self._footers.options) as batch,
         ):
-            return _Running(self, batch, objects, measures).run(check)
+            return _Running(CopiesByStore(store, copies), self._footers, batch, files).run()
+
+    def of_disk(self, copies: CopiesBySystem, files: BatchFiles) -> dict[int, BatchCopy]:
+        """Let the system copy local files; see `of_store`."""
+        if len(files.objects) < LOCAL_BATCH_MIN or not can_batch(self._spark, local=True):
+            return {}
+        with local_batch(self._spark, self._footers.options) as batch:
+            return _Running(copies, self._footers, batch, files).run()
 
 
 def described_objects(
@@ -139,7 +298,7 @@ def described_objects(
     gate, described = RequestGate(), dict[str, StoredObject]()
     tasks = [(HEAD, str(at), folder.key(path)) for at, path in enumerate(paths) if not SEPARATORS & {*path}]
     left = len(tasks)
-    with gate.batch(), ObjectBatch(spark, folder, None, None) as batch:
+    with gate.batch(), object_batch(spark, folder, None, None) as batch:
         batch.submit(tasks)
         while left:
             check()
@@ -157,87 +316,62 @@ def described_objects(
 class _Running:
     """A batch under way; used by one thread."""
 
-    def __init__(
-        self,
-        batches: CopyBatches,
-        batch: ObjectBatch,
-        objects: Sequence[ObjectToCopy],
-        measures: Callable[[int, BatchFooter], Measures | None],
-    ) -> None:
-        self._store, self._footers = batches._store, batches._footers  # noqa: SLF001 - a part of it
-        self._batch, self._objects, self._measures = batch, objects, measures
+    def __init__(self, copies: CopiesOfMany, footers: Footers, batch: FileBatch, files: BatchFiles) -> None:
+        self._copies, self._footers, self._batch, self._files = copies, footers, batch, files
         self._metadata = dict[int, tuple[FileSchema, FooterMetadata]]()
         self._numbers = dict[int, tuple[Measures, int]]()
         self._described = dict[int, tuple[StoredObject, BatchFooter]]()
         self._done = dict[int, BatchCopy]()
 
-    def run(self, check: Callable[[], None]) -> dict[int, BatchCopy]:
-        copies, gate = self._store.requests, self._store.gate
-        assert copies is not None
-        begun = [(at, object_) for at, object_ in enumerate(self._objects) if object_.fits]
+    def run(self) -> dict[int, BatchCopy]:
+        begun = [(at, file) for at, file in enumerate(self._files.objects) if file.fits]
         self._batch.submit(
-            [(DESCRIBE, str(at), copies.source.key(object_.source), str(object_.size_bytes)) for at, object_ in begun]
+            [(DESCRIBE, str(at), self._copies.source_key(file.source), str(file.size_bytes)) for at, file in begun]
         )
-        left = len(begun)
-        while left and self._store.is_active:
+        left, check = len(begun), self._files.check
+        while left and self._copies.is_active:
             check()
-            self._batch.widen(gate.share)
-            next_steps = list[Sequence[str]]()
-            for result in self._batch.results():
-                step = self._next(result)
-                if step is None:
-                    left -= 1
-                else:
-                    next_steps.append(step)
-            self._batch.submit(next_steps)
+            self._batch.widen(self._copies.width)
+            results = self._batch.results()
+            steps = [step for result in results if (step := self._next(result)) is not None]
+            begun_copies = [step for step in self._copies.copies(steps, check) if step is not None]
+            left -= len(results) - len(begun_copies)
+            self._batch.submit(begun_copies)
         check()
         return self._done
 
-    def _next(self, result: BatchResult) -> Sequence[str] | None:
-        """Return the next step of an object; `None` if it has none."""
+    def _next(self, result: BatchResult) -> CopyStep | None:
+        """Return the copy of a file that was described; `None` if no step follows."""
         if result.failure is not None:
-            self._failed(result)
+            self._copies.failed(result.step, self._files.objects[result.number].source, result.failure)
             return None
         assert result.described is not None
-        if result.step == COPY:
-            self._copied(result.number, result.described, *result.fields)
-            return None
-        return self._copy(result.number, result.described, result.fields)
+        if result.step == DESCRIBE:
+            return self._copy(result.number, result.described, result.fields)
+        self._copied(result.number, result.described, *result.fields)
+        return None
 
-    def _failed(self, result: BatchResult) -> None:
-        assert result.failure is not None
-        status, code, message = result.failure
-        answer = answer_of(status, code)
-        if answer is CopyAnswer.CHANGED:
-            raise self._store.changed(self._objects[result.number].source)
-        if answer is CopyAnswer.BUSY:
-            self._store.gate.refuse()
-        if answer is CopyAnswer.REFUSED and result.step == COPY:
-            self._store.end(code, status, message)
-
-    def _copy(self, at: int, described: StoredObject, fields: tuple[str, ...]) -> Sequence[str] | None:
-        object_, copies = self._objects[at], self._store.requests
-        assert copies is not None
-        if described.size_bytes != object_.size_bytes or not fields:
+    def _copy(self, at: int, described: StoredObject, fields: tuple[str, ...]) -> CopyStep | None:
+        file = self._files.objects[at]
+        if described.size_bytes != file.size_bytes or not fields:
             return None
         rows, number, encryption = fields
         if encryption != NOT_ENCRYPTED:
             return None
         schema, metadata = self._metadata_of(int(number))
         footer = BatchFooter(int(rows), schema, metadata)
-        measures = self._measures(at, footer)
+        measures = self._files.measures(at, footer)
         if measures is None:
             return None
         self._described[at] = described, footer
-        keys = copies.source.key(object_.source), copies.target.key(object_.target)
-        hides = str(int(object_.hides_rows))
-        return COPY, str(at), *keys, described.etag, str(self._number_of(measures)), hides
+        measure, hides = str(self._number_of(measures)), str(int(file.hides_rows))
+        return CopyStep(at, file.source, file.target, file.size_bytes, described.etag, measure, hides)
 
     def _copied(self, at: int, made: StoredObject, took_ns: str, statistics: str) -> None:
         described, footer = self._described.pop(at)
-        self._store.gate.answer(int(took_ns) / NANOS)
+        self._copies.answered(int(took_ns))
         if made.digest is None:
-            self._store.end("", 0, NO_DIGEST)
+            self._copies.without_digest()
         elif is_exact(described.size_bytes, described.digest, copied_bytes=made.size_bytes, copied_digest=made.digest):
             usable = statistics if statistics and can_be_logged(statistics) else None
             self._done[at] = BatchCopy(CopiedObject(made.size_bytes, made.digest), footer, usable)

@@ -65,6 +65,7 @@ class TestTheWheel:
                 "log4j2-pod.properties",
                 "log_stores/BackfillS3LogStore.java",
                 "log_stores/BackfillLocalLogStore.java",
+                "object_store/BackfillFileCopies.java",
                 "object_store/BackfillStoreCopies.java",
             )
         } <= held

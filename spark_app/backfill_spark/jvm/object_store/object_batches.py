@@ -1,6 +1,7 @@
-"""Requests for many objects of an S3 store, on threads of the JVM: a call from Python serves many objects (ADR 0050).
+"""Steps of copies of many files, on threads of the JVM: a call from Python serves many files (ADR 0050).
 
-A step is `describe` (the footer by GET), `copy` (COPY, HEAD of the copy, and its statistics from the footer) or `head`.
+A step of an S3 store is `describe` (the footer by GET), `copy` (COPY, HEAD of the copy, and its statistics from the footer) or `head`.
+A step of a local disk is `describe` (the footer) or `digest` (checksum, and statistics from the footer): the system copies its files.
 """
 
 from __future__ import annotations
@@ -9,25 +10,27 @@ import base64
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from backfill_core.file_copies.store_digest import full_crc32c
 from backfill_spark.jvm.errors import JAVA_ERRORS, first_line
-from backfill_spark.jvm.gateway import java
+from backfill_spark.jvm.gateway import hadoop_conf, java
 from backfill_spark.jvm.object_store.s3_requests import S3Copies, S3Folder, StoredObject
 from backfill_spark.jvm.own_classes import bring_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CLASS: Final = "io.delta.kernel.defaults.internal.parquet.BackfillStoreCopies"
-NEIGHBOUR: Final = "io.delta.kernel.defaults.internal.parquet.ParquetIOUtils"
+PACKAGE: Final = "io.delta.kernel.defaults.internal.parquet"
+LOCAL, STORE = "BackfillFileCopies", "BackfillStoreCopies"
+NEIGHBOUR: Final = f"{PACKAGE}.ParquetIOUtils"
 SEPARATORS: Final = frozenset("\t\n\r")
 """Characters that no key in a batch may contain."""
 
-DESCRIBE, COPY, HEAD = "describe", "copy", "head"
+DESCRIBE, COPY, DIGEST, HEAD = "describe", "copy", "digest", "head"
 WAIT_MS: Final = 100
 """Time after which a wait for results ends without one."""
 
@@ -50,48 +53,66 @@ class BatchResult:
     """The object, or the copy; `None` after a failure."""
 
 
-def can_batch(spark: SparkSession) -> bool:
-    """Return true if the session has the class for batches, and bring it; a session may lack a class that it uses."""
+def can_batch(spark: SparkSession, *, local: bool = False) -> bool:
+    """Return true if the session has the classes for batches of local files, or of a store's objects, and bring them.
+
+    A session may lack a class that they use.
+    """
     try:
-        source = Path(__file__).with_name("BackfillStoreCopies.java")
-        return bring_class(spark, CLASS, neighbour=NEIGHBOUR, source=source) is not None
+        for name in (LOCAL,) if local else (LOCAL, STORE):
+            source = Path(__file__).with_name(f"{name}.java")
+            if bring_class(spark, f"{PACKAGE}.{name}", neighbour=NEIGHBOUR, source=source) is None:
+                return False
     except JAVA_ERRORS as error:
-        logging.getLogger(__name__).warning("objects are copied one by one: %s", first_line(error))
+        logging.getLogger(__name__).warning("files are copied one by one: %s", first_line(error))
         return False
+    return True
 
 
-class ObjectBatch:
-    """Objects under way; used by one thread, as a context. No request is under way after its end."""
+def local_batch(spark: SparkSession, options: Any) -> FileBatch:
+    """Return a batch of files of the local disk, with Parquet's read options.
 
-    def __init__(self, spark: SparkSession, source: S3Folder, copies: S3Copies | None, options: Any) -> None:
-        """Prepare requests for the objects of a folder; sends none.
+    Raises:
+        JAVA_ERRORS: `can_batch` was not asked before.
+    """
+    made: Any = java(spark).io.delta.kernel.defaults.internal.parquet.BackfillFileCopies
+    return FileBatch(spark, made(hadoop_conf(spark), options))
 
-        Args:
-            spark: The session.
-            source: The folder.
-            copies: Copies from that folder; `None` if the batch only describes objects.
-            options: Parquet's read options; `None` without copies.
 
-        Raises:
-            JAVA_ERRORS: `can_batch` was not asked before.
-        """
-        jvm = java(spark)
-        target = source if copies is None else copies.target
-        get = source.model.GetObjectRequest.builder().bucket(source.bucket).build()
-        copy = None if copies is None else copies.request
+def object_batch(spark: SparkSession, source: S3Folder, copies: S3Copies | None, options: Any) -> FileBatch:
+    """Prepare requests for the objects of a folder; sends none.
 
-        def listed(*values: Any) -> Any:
-            java_list = jvm.java.util.ArrayList()
-            for value in values:
-                java_list.add(value)
-            return java_list
+    Args:
+        spark: The session.
+        source: The folder.
+        copies: Copies from that folder; `None` if the batch only describes objects.
+        options: Parquet's read options; `None` without copies.
 
-        self.listed = listed
-        made: Any = jvm.io.delta.kernel.defaults.internal.parquet.BackfillStoreCopies
-        self._java = made(
-            listed(source.files, target.files), listed(source.client, target.client),
-            listed(source.head, get, copy, target.head), options,
-        )  # fmt: skip
+    Raises:
+        JAVA_ERRORS: `can_batch` was not asked before.
+    """
+    target = source if copies is None else copies.target
+    get = source.model.GetObjectRequest.builder().bucket(source.bucket).build()
+    copy = None if copies is None else copies.request
+    made: Any = java(spark).io.delta.kernel.defaults.internal.parquet.BackfillStoreCopies
+    systems, clients = java_list(spark, source.files, target.files), java_list(spark, source.client, target.client)
+    return FileBatch(spark, made(systems, clients, java_list(spark, source.head, get, copy, target.head), options))
+
+
+def java_list(spark: SparkSession, *values: Any) -> Any:
+    """Return a Java list of values."""
+    made = java(spark).java.util.ArrayList()
+    for value in values:
+        made.add(value)
+    return made
+
+
+class FileBatch:
+    """Files under way; used by one thread, as a context. No step is under way after its end."""
+
+    def __init__(self, spark: SparkSession, batch: Any) -> None:
+        """Take the Java object."""
+        self._java, self.listed = batch, partial(java_list, spark)
 
     def __enter__(self) -> Self:
         """Begin the batch."""
