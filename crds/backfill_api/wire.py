@@ -12,7 +12,6 @@ from backfill_api.spec.bounds import (
     REVISION_MAX,
     ByteRate,
     Count,
-    InFlight,
     Message,
     Moment,
     Rate,
@@ -20,7 +19,7 @@ from backfill_api.spec.bounds import (
     Seconds,
     Until,
 )
-from backfill_api.spec.override import ThrottleSpec
+from backfill_api.spec.override import WIDTH_FIELDS, ThrottleSpec, Width
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Mismatch, Receipt
 
@@ -70,11 +69,15 @@ class ThrottleCommand(Model):
         return self
 
 
-class RescaleCommand(Model):
-    """Change how many pieces of the snapshot are read at the same time."""
+class RescaleCommand(Width):
+    """Change the size and the number of the pieces of the snapshot that are read at the same time, or the number of executors."""
 
-    max_in_flight: InFlight
-    """Most pieces that run at the same time; those that run already may end."""
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if self == RescaleCommand.model_construct():
+            hint = f"give at least one of {', '.join(WIDTH_FIELDS.values())}"
+            raise refused("rescale", "changes nothing", hint=hint)
+        return self
 
 
 class StopCommand(Model):

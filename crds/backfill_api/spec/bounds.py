@@ -44,6 +44,14 @@ IN_FLIGHT_MAX = 64
 InFlight = Annotated[StrictInt, Field(ge=1, le=IN_FLIGHT_MAX)]
 """Pieces of history that run at the same time, at most."""
 
+SplitSeconds = Annotated[StrictInt, Field(ge=1, le=600)]
+"""Target duration of a split."""
+
+ChunkRows = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
+"""Rows of a chunk, at most; 0: as many as take a fixed time."""
+
+Executors = Annotated[StrictInt, Field(ge=1, le=10_000)]
+
 Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]
 Percent = Annotated[int, Field(ge=0, le=100)]
 

@@ -192,17 +192,6 @@ def check_knows_bytes(source: Source) -> None:
         raise refused("throttle.bytesPerSecond", NO_BYTES, hint="set throttle.rowsPerSecond")
 
 
-def fixed_width(strategy: Strategy, write_mode: str) -> str:
-    """Return why `maxInFlight` of a job cannot change, for users; empty if it can."""
-    reason = strategy.params.FIXED_WIDTH.get(write_mode, "")
-    return f"strategy {strategy.type} {reason}" if reason else ""
-
-
-def width_of(strategy: Strategy, write_mode: str) -> int | None:
-    """Return how many pieces of history run at the same time, at most; `None` if that cannot change."""
-    return None if fixed_width(strategy, write_mode) else strategy.params.in_flight_max
-
-
 def check_throttle_auto(auto: AutoThrottleSpec, source: Source, target: Target, strategy: Strategy) -> None:
     """Refuse a target of the automatic limit that this job cannot measure.
 

@@ -5,12 +5,12 @@ The annotation is an emergency brake that a GitOps tool does not undo.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import StrictBool
 
 from backfill_api.model import Model
-from backfill_api.spec.bounds import ByteRate, InFlight, Rate, Until
+from backfill_api.spec.bounds import ByteRate, ChunkRows, Executors, InFlight, Rate, SplitSeconds, Until
 from backfill_api.timestamps import ms_of
 
 
@@ -45,7 +45,27 @@ class PauseSpec(Model):
     """`History`: the snapshot stands still, changes are applied. `All`: nothing is read or applied."""
 
 
-class Override(Model):
+class Width(Model):
+    """Size and number of the pieces of the snapshot that run at the same time, and of the executors; an absent value stays as it is."""
+
+    max_in_flight: InFlight | None = None
+    """Most pieces that run at the same time; those that run already may end."""
+
+    split_target_seconds: SplitSeconds | None = None
+    """Target duration of a split; it sizes the next one."""
+
+    chunk_rows: ChunkRows | None = None
+    """Rows of a chunk of strategy Arrangement, at most; 0: as many as take about four seconds."""
+
+    executors: Executors | None = None
+    """Number of executors. Tasks of an executor that is removed run again on another one."""
+
+
+WIDTH_FIELDS: Final = {name: str(field.alias) for name, field in Width.model_fields.items()}
+"""Names of the values of a width in JSON, by their names in Python."""
+
+
+class Override(Width):
     """Fields that take precedence over the spec's; for an absent field the spec holds."""
 
     desired_state: Literal["Running", "Paused"] | None = None
@@ -56,9 +76,6 @@ class Override(Model):
 
     throttle: ThrottleSpec | None = None
     """As in the spec, both limits together; `{"rowsPerSecond": null}` takes them away."""
-
-    max_in_flight: InFlight | None = None
-    """As in the strategy of the spec."""
 
     suspend: StrictBool | None = None
     """As in the spec."""

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, StrictInt, ValidationError, model_validator
 
 from backfill_api.model import Model, refused
-from backfill_api.spec.bounds import DAY_S, Column, Columns, InFlight, Path, Sql, Vnodes
+from backfill_api.spec.bounds import DAY_S, Column, Columns, InFlight, Path, SplitSeconds, Sql, Vnodes
 from backfill_api.spec.locations import PlaceError, place_of_spec, scheme_rules
 
 
@@ -145,8 +145,8 @@ class SplitParams(StrategyParams):
 
     FIXED_WIDTH: ClassVar[Mapping[str, str]] = {}
 
-    split_target_seconds: Annotated[StrictInt, Field(ge=1, le=600)] = 4
-    """Target duration of a split at full speed; a change takes effect with the next attempt."""
+    split_target_seconds: SplitSeconds = 4
+    """Target duration of a split at full speed; a change takes effect at the next barrier, for splits that begin later."""
 
     max_in_flight: InFlight = 2
     """Splits that are read at the same time; a change takes effect at the next barrier."""

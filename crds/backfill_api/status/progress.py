@@ -235,6 +235,15 @@ class ProgressSummary(Model):
     max_in_flight: Count | None = None
     """Most pieces of the snapshot that run at the same time, in force; absent: the strategy decides, or the driver is older."""
 
+    split_target_seconds: Count | None = None
+    """Target duration of a split, in force; absent: the strategy has no splits, or the driver is older."""
+
+    chunk_rows: Count | None = None
+    """Rows of a chunk, in force; 0: as many as take about four seconds; absent: the strategy has no chunks, or the driver is older."""
+
+    executors: Count | None = None
+    """Requested number of executors, in force; absent: the number cannot change, or the driver is older."""
+
     epoch: Count = 0
     """Number of the newest barrier; it grows without progress too."""
 

@@ -191,6 +191,15 @@ class Control(Model):
     max_in_flight: Count | None = None
     """The most pieces that it was last asked to run at the same time; absent: its strategy decides."""
 
+    split_target_seconds: Count | None = None
+    """The target duration of a split that it was last asked for; absent: its strategy has no splits."""
+
+    chunk_rows: Count | None = None
+    """The rows of a chunk that it was last asked for, 0: by time; absent: its strategy has no chunks."""
+
+    executors: Count | None = None
+    """The number of executors that it was last asked for; absent: the number cannot change."""
+
     attempt: Count = 0
     """The attempt that the pending commands are for."""
 

@@ -40,7 +40,7 @@ class ArrangementParams(ChangePartParams):
     """Columns by which rows are read, the first one first; those of the key follow. Default: the key."""
 
     chunk_rows: Annotated[StrictInt, Field(ge=1, le=1_000_000_000)] | None = None
-    """Rows that are read at once, at most; default: as many as take about four seconds. A change counts from the next attempt."""
+    """Rows that are read at once, at most; default: as many as take about four seconds. A change takes effect at the next barrier."""
 
     max_read_amplification: Annotated[StrictInt, Field(ge=1, le=1_000_000)] = 4
     """Maximum of reads of a source file, on average; a source that needs more is refused before the start."""
