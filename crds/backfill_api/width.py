@@ -20,7 +20,7 @@ def fixed_width(spec: BackfillSpec) -> Mapping[str, str]:
     reasons = {"executors": _fixed_executors(spec)}
     by_mode = params.FIXED_WIDTH.get(spec.write_mode, "")
     if by_mode:
-        reasons["max_in_flight"] = f"strategy {strategy} {by_mode}"
+        reasons |= dict.fromkeys(("max_in_flight", "split_target_seconds"), f"strategy {strategy} {by_mode}")
     for name in ("split_target_seconds", "chunk_rows"):
         if name not in type(params).model_fields:
             reasons[name] = f"strategy {strategy} has no {WIDTH_FIELDS[name]}"

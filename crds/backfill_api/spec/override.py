@@ -60,6 +60,11 @@ class Width(Model):
     executors: Executors | None = None
     """Number of executors. Tasks of an executor that is removed run again on another one."""
 
+    @property
+    def given(self) -> dict[str, int]:
+        """The values that are not absent, by their names in Python."""
+        return {name: value for name in WIDTH_FIELDS if (value := getattr(self, name)) is not None}
+
 
 WIDTH_FIELDS: Final = {name: str(field.alias) for name, field in Width.model_fields.items()}
 """Names of the values of a width in JSON, by their names in Python."""
