@@ -9,13 +9,15 @@ older than one in force or in progress        Superseded, at once
 newer than all                                Applied, once the commit that holds it is durable
 a limit of bytes, of a source without files   Refused, at once
 a receipt, of a job without a snapshot        Refused, at once
-a width, of a job whose width is fixed        Refused, at once
+a value of the width that is fixed            Refused, at once and as a whole
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_core.protocol.actions import Acknowledge
 from backfill_core.protocol.commands import Pause, Rescale, Stop, Throttle, VerifyNow
 from backfill_core.protocol.epochs import Epoch
@@ -100,11 +102,14 @@ def refused_receipt(event: CommandReceived, epoch: Epoch, *, comparable: bool) -
     return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", message),)
 
 
-def refused_width(event: CommandReceived, epoch: Epoch, *, fixed: str) -> tuple[Acknowledge, ...]:
-    """Refuse a width that a command of this attempt requests, if `fixed` has a reason why the job cannot change it."""
-    if not fixed or event.attempt != epoch.attempt or not isinstance(event.command, Rescale):
+def refused_width(event: CommandReceived, epoch: Epoch, *, fixed: Mapping[str, str]) -> tuple[Acknowledge, ...]:
+    """Refuse a width that a command of this attempt requests, if `fixed` has a reason why one of its values cannot change."""
+    if event.attempt != epoch.attempt or not isinstance(event.command, Rescale):
         return ()
-    message = f"maxInFlight of this job cannot change: {fixed}"
+    reasons = [(WIDTH_FIELDS[name], fixed[name]) for name in event.command.width.given if name in fixed]
+    if not reasons:
+        return ()
+    message = "; ".join(f"{field} of this job cannot change: {reason}" for field, reason in reasons)
     return (Acknowledge(event.attempt, epoch.number, event.revision, "Refused", message),)
 
 

@@ -12,18 +12,22 @@ Resume             ends either kind of pause
 Throttle(n)        limits history to n rows/s, or to n bytes/s, until changed
 Throttle(n, for)   the same for a time, then the limit that was in force before
 Throttle(n, until) the same until a time, then the limit that the command names
-Rescale(n)         at most n pieces of history run at the same time, until changed
+Rescale(width)     number and size of the pieces of history, and executors, until changed
 VerifyNow, Stop    none: they start an action, and leave no state
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backfill_api.spec.bounds import COUNT_MAX, IN_FLIGHT_MAX, REVISION_MAX
-from backfill_api.spec.combinations import width_of
+from pydantic import ValidationError
+
+from backfill_api.spec.bounds import COUNT_MAX, REVISION_MAX
+from backfill_api.spec.override import WIDTH_FIELDS, Width
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.width import width_of
 from backfill_core.protocol.commands import Command, Limit, Pause, Rescale, Resume, Stop, Throttle, VerifyNow
 from backfill_core.protocol.stored_fields import StoredFields
 
@@ -34,10 +38,13 @@ NUMBERS = {
     "rowsPerSecond": ROWS_MAX, "afterRowsPerSecond": ROWS_MAX, "specRowsPerSecond": ROWS_MAX,
     "bytesPerSecond": BYTES_MAX, "afterBytesPerSecond": BYTES_MAX, "specBytesPerSecond": BYTES_MAX,
     "untilMs": COUNT_MAX, "afterUntilMs": COUNT_MAX, "specUntilMs": COUNT_MAX, "revision": REVISION_MAX, "pausedBy": REVISION_MAX, "limitedBy": REVISION_MAX,
-    "afterLimitedBy": REVISION_MAX,
-    "maxInFlight": IN_FLIGHT_MAX, "specMaxInFlight": IN_FLIGHT_MAX, "rescaledBy": REVISION_MAX,
+    "afterLimitedBy": REVISION_MAX, "rescaledBy": REVISION_MAX,
 }  # fmt: skip
 """Largest values of stored numbers, as in specs and commands."""
+
+NO_WIDTH = Width()
+SPEC_WIDTH_FIELDS = {name: f"spec{field[0].upper()}{field[1:]}" for name, field in WIDTH_FIELDS.items()}
+"""Stored names of the spec's values of the width, by their names in Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +89,13 @@ class Controls:
 
     spec_until_ms: int | None = None
 
-    in_flight_max: int | None = None
-    """Pieces of history that run at the same time, at most; `None` if the job has a fixed width."""
+    width: Width = NO_WIDTH
+    """Number and size of the pieces of history, and executors; a value that cannot change is `None`."""
 
-    spec_in_flight_max: int | None = None
+    spec_width: Width = NO_WIDTH
 
     rescaled_by: int = 0
-    """Revision of the command that set `in_flight_max`; 0 for the spec."""
+    """Revision of the newest command that set a value of `width`; 0 if all are the spec's."""
 
     def after(self, command: Command, revision: int, now_ms: int) -> Controls:
         """Return the controls with one more command in force."""
@@ -100,8 +107,9 @@ class Controls:
                 return replace(self, paused=None, paused_by=revision, revision=revision)
             case Throttle():
                 return replace(self._throttled(command, revision, now_ms).at(now_ms), revision=revision)
-            case Rescale(in_flight_max=width):
-                return replace(self, in_flight_max=width, rescaled_by=revision, revision=revision)
+            case Rescale(width=change):
+                width = self.width.model_copy(update=change.given)
+                return replace(self, width=width, rescaled_by=revision, revision=revision)
             case VerifyNow() | Stop():
                 return replace(self, revision=revision)
         raise TypeError(f"not a command: {command!r}")
@@ -161,12 +169,12 @@ class Controls:
         rows_per_s: int | None,
         bytes_per_s: int | None = None,
         until_ms: int | None = None,
-        in_flight_max: int | None = None,
+        width: Width = NO_WIDTH,
     ) -> Controls:
         """Return the controls in force when an attempt starts.
 
         Earlier commands stay in force after a restart (R-PROG-8), unless the spec's value changed since then: a user who
-        edits the file expects the new value to count.
+        edits the file expects the new value to count. Each value of the width is compared for itself.
         """
         controls = self
         if paused != self.spec_paused:
@@ -177,16 +185,25 @@ class Controls:
             controls = replace(
                 limited, spec_rows_per_s=rows_per_s, spec_bytes_per_s=bytes_per_s, spec_until_ms=until_ms
             )
-        if in_flight_max != self.spec_in_flight_max:
-            controls = replace(controls, in_flight_max=in_flight_max, spec_in_flight_max=in_flight_max, rescaled_by=0)
+        edited = {name: value for name, value in width if value != getattr(self.spec_width, name)}
+        if edited:
+            in_force = self.width.model_copy(update=edited)
+            by = 0 if in_force == width else self.rescaled_by
+            controls = replace(controls, width=in_force, spec_width=width, rescaled_by=by)
         return controls
 
-    def of_attempt(self, spec: BackfillSpec, now_ms: int) -> Controls:
-        """Return the controls in force when an attempt with this spec starts; see `under_spec`."""
+    def of_attempt(self, spec: BackfillSpec, now_ms: int, fixed_width: Collection[str] = ()) -> Controls:
+        """Return the controls in force when an attempt with this spec starts; see `under_spec`.
+
+        Args:
+            spec: The spec of the attempt.
+            now_ms: Time of its start.
+            fixed_width: Names of the values of the width that cannot change.
+        """
         paused, limit = spec.pause.scope if spec.desired_state == "Paused" else None, spec.throttle
-        width = width_of(spec.strategy, spec.write_mode)
+        width = width_of(spec).model_copy(update=dict.fromkeys(fixed_width))
         limits = (limit.rows_per_second, limit.bytes_per_second, limit.until_ms)
-        return self.under_spec(paused, *limits, in_flight_max=width).at(now_ms)
+        return self.under_spec(paused, *limits, width=width).at(now_ms)
 
     @property
     def limited(self) -> bool:
@@ -227,8 +244,8 @@ class Controls:
             "pausedBy": self.paused_by or None,
             "limitedBy": self.limited_by or None,
             "afterLimitedBy": self.after_limited_by or None,
-            "maxInFlight": self.in_flight_max,
-            "specMaxInFlight": self.spec_in_flight_max,
+            **{WIDTH_FIELDS[name]: value for name, value in self.width.given.items()},
+            **{SPEC_WIDTH_FIELDS[name]: value for name, value in self.spec_width.given.items()},
             "rescaledBy": self.rescaled_by or None,
         }
         return {name: value for name, value in pairs.items() if value is not None}
@@ -244,9 +261,6 @@ class Controls:
         stored = StoredFields("state.controls", value)
         for name, most in NUMBERS.items():
             if (stored.optional_count(name) or 0) > most:
-                raise stored.unfit(name)
-        for name in ("maxInFlight", "specMaxInFlight"):
-            if value.get(name) == 0:  # no work would ever start
                 raise stored.unfit(name)
         for name in ("paused", "specPaused"):
             if value.get(name) is not None:
@@ -271,7 +285,19 @@ class Controls:
             spec_paused=value.get("specPaused"),
             spec_rows_per_s=value.get("specRowsPerSecond"),
             spec_bytes_per_s=value.get("specBytesPerSecond"),
-            in_flight_max=value.get("maxInFlight"),
-            spec_in_flight_max=value.get("specMaxInFlight"),
+            width=_stored_width(stored, WIDTH_FIELDS),
+            spec_width=_stored_width(stored, SPEC_WIDTH_FIELDS),
             rescaled_by=value.get("rescaledBy", 0),
         )
+
+
+def _stored_width(stored: StoredFields, names: Mapping[str, str]) -> Width:
+    """Return a stored width; with a value outside its bounds, no work might ever start."""
+    values = {name: stored.value.get(field) for name, field in names.items()}
+    try:
+        return Width.model_validate(values)
+    except ValidationError as error:
+        name, *_ = error.errors()[0]["loc"]
+        raise stored.unfit(
+            next(field for python, field in names.items() if name in {python, WIDTH_FIELDS[python]})
+        ) from None

@@ -333,7 +333,7 @@ class Job(AttemptActions):
         limit = (before.rows_per_s, before.bytes_per_s)
         if (self._controls.rows_per_s, self._controls.bytes_per_s) != limit:
             self._set_limit(now)
-        if self._controls.in_flight_max != before.in_flight_max:
+        if self._controls.width != before.width:
             self._set_width(now)
         return changed
 

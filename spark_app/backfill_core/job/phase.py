@@ -16,7 +16,8 @@ any         an error that is not retryable                            Over (Fail
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from backfill_core.pacing.auto_throttle import AutoSettings
 from backfill_core.protocol.actions import Finish
@@ -37,8 +38,8 @@ class JobSettings:
     comparable: bool = True
     """False if the job copies no snapshot, so that source and target differ in all rows that never changed."""
 
-    fixed_width: str = ""
-    """Reason why the number of pieces that run at the same time cannot change; empty if it can."""
+    fixed_width: Mapping[str, str] = field(default_factory=dict)
+    """Reasons why values of the width cannot change, by the names of the fields of `Width`; the other values can."""
 
     follows: bool = False
     """True if the job continues once it has caught up."""

@@ -196,8 +196,7 @@ class AttemptView:
         self._strategy.on(LimitSet(self._rows_per_s, burst_s, self._controls.bytes_per_s), now)
 
     def _set_width(self, now: Now) -> None:
-        if self._controls.in_flight_max is not None:
-            self._strategy.on(WidthSet(self._controls.in_flight_max), now)
+        self._strategy.on(WidthSet(self._controls.width), now)
 
     @property
     def _rows_per_s(self) -> int | None:

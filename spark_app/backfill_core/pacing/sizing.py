@@ -50,6 +50,13 @@ class SplitSizer:
         bounded = round(min(max(target, self.rows_min), self.rows_max))
         return replace(self, rows=bounded, rate_rows_per_s=rate)
 
+    def toward(self, target_s: float) -> SplitSizer:
+        """Return the sizer with another target; the rows follow in proportion, unless no split was measured yet."""
+        if target_s == self.target_s or self.rate_rows_per_s is None:
+            return replace(self, target_s=target_s)
+        rows = round(min(max(self.rows * target_s / self.target_s, self.rows_min), self.rows_max))
+        return replace(self, target_s=target_s, rows=rows)
+
     def doubles_after(self, seconds: float) -> bool:
         """Return whether a split of this duration is so short that the next one doubles its rows, independent of earlier measurements."""
         return seconds < MEMORY * self.target_s / GROWTH_MAX

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from backfill_api.spec.override import Width
 from backfill_core.pacing.row_costs import RowCosts, mean_row_bytes
 from backfill_core.pacing.sizing import SplitSizer, leaves_more, split_span, tapered
 from backfill_core.pacing.throttle import TokenBucket
@@ -201,9 +202,12 @@ class Copy:
         self._costs = RowCosts(self._reading.offsets, self._reading.by_place(file_bytes)) if file_bytes else self._seen
         self._bucket = self._bucket.under(rate, now.mono_s, limit.burst_s)
 
-    def set_width(self, in_flight_max: int) -> None:
-        """Change the number of splits that are read at the same time; splits that are being read are not affected."""
-        self._settings = replace(self._settings, in_flight_max=in_flight_max)
+    def set_width(self, width: Width) -> None:
+        """Change the number and the duration of splits; splits that are being read are not affected."""
+        if width.max_in_flight is not None:
+            self._settings = replace(self._settings, in_flight_max=width.max_in_flight)
+        if width.split_target_seconds is not None:
+            self._sizer = self._sizer.toward(width.split_target_seconds)
 
     def pass_barrier(self) -> None:
         """Note a barrier: a limit admits the quota of one epoch at each."""

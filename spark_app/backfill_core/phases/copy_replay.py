@@ -198,7 +198,7 @@ class CopyReplay:
         match event:
             case LimitSet():
                 self.copy.set_limit(event, now)
-            case WidthSet(in_flight_max=width):
+            case WidthSet(width=width):
                 self.copy.set_width(width)
             case BarrierPassed(scheduled=scheduled):
                 if scheduled:

@@ -33,6 +33,9 @@ class RunningChunk:
     limit: int
     """Number of the limit that was in force at its start."""
 
+    early: bool
+    """True if the read is small only because it is the first one of the attempt."""
+
 
 @dataclass(frozen=True, slots=True)
 class StagedChunk:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from backfill_api.spec.override import Width
 from backfill_core.errors import BackfillError
 from backfill_core.pacing.sizing import SplitSizer, tapered
 from backfill_core.pacing.throttle import TokenBucket
@@ -156,9 +157,9 @@ class KeyCopy:
         self.meter = self.meter.under(limit.rows_per_s)
         self._bucket = self._bucket.under(limit.rows_per_s, now.mono_s, limit.burst_s)
 
-    def set_width(self, in_flight_max: int) -> None:
-        """Change the number of chunks that are read at the same time; chunks that are being read are not affected."""
-        self._settings = replace(self._settings, in_flight_max=in_flight_max)
+    def set_width(self, width: Width) -> None:
+        """Change the number and the rows of chunks; chunks that are being read are not affected."""
+        self._settings = self._settings.under(width)
 
     def pass_barrier(self) -> None:
         """Note a barrier: a limit admits the quota of one epoch at each."""
@@ -176,7 +177,7 @@ class KeyCopy:
             return
         chunk = self._queue[at]
         assert isinstance(chunk.state, RunningChunk)
-        if result.last is not None and self._is_early(chunk) and refused_end(self._order, chunk, result.last):
+        if result.last is not None and chunk.state.early and refused_end(self._order, chunk, result.last):
             self._began, self._queue[at] = True, replace(chunk, state=Waiting())  # read again, whole
             return
         if chunk.state.charged is not None:
@@ -269,11 +270,12 @@ class KeyCopy:
             self._queue.append(planned)
         chunk = self._queue[at]
         rows_max, cut_off = self._bound(chunk, quota)
+        early = self._is_early(chunk)
         charged = None if quota is None else (rows_max or chunk.rows)
         if charged is not None:
             self._bucket = self._bucket.take(charged, now.mono_s)
         work_id = next(ids)
-        self._queue[at] = replace(chunk, state=RunningChunk(work_id, now.mono_s, charged, cut_off, self._limit))
+        self._queue[at] = replace(chunk, state=RunningChunk(work_id, now.mono_s, charged, cut_off, self._limit, early))
         return ReadKeyRange(
             work_id=work_id,
             version=chunk.version,

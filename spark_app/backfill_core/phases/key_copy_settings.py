@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from backfill_api.spec.override import Width
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +21,8 @@ class KeyCopySettings:
 
     proven_version: int | None = None
     """Source version in which the key was proven, so that its chunks need no check; `None` if there is none."""
+
+    def under(self, width: Width) -> KeyCopySettings:
+        """Return the settings with the values of a width that are present."""
+        chunk_rows = self.chunk_rows if width.chunk_rows is None else width.chunk_rows or None
+        return replace(self, in_flight_max=width.max_in_flight or self.in_flight_max, chunk_rows=chunk_rows)

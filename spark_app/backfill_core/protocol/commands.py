@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backfill_api.spec.override import Width
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -49,9 +51,10 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """Let at most `in_flight_max` pieces of history run at the same time."""
+    """Change values of the width: number and size of the pieces of history that run at the same time, and the executors."""
 
-    in_flight_max: int
+    width: Width
+    """The new values; absent ones stay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backfill_api.spec.override import Width
 from backfill_core.errors import BackfillError, ForeignCommit
 from backfill_core.positions.offsets import Offsets
 from backfill_core.protocol.commands import Command
@@ -203,12 +204,9 @@ class LimitSet:
 
 @dataclass(frozen=True, slots=True)
 class WidthSet:
-    """Maximum of pieces of history that run at the same time, from now on. Those that run already may end.
+    """Width in force from now on, for pieces that begin later; those that run already may end. A strategy ignores absent values."""
 
-    Only a strategy whose `fixed_width` is empty receives it.
-    """
-
-    in_flight_max: int
+    width: Width
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,13 @@ _GAUGES: tuple[tuple[str, str, Callable[[Progress], float | None]], ...] = (
     ("backfill_throttle_rows_per_second", "Limit of rows in force.", lambda it: it.throttle_rows_per_second),
     ("backfill_throttle_bytes_per_second", "Limit of bytes in force.", lambda it: it.throttle_bytes_per_second),
     ("backfill_max_in_flight", "Most pieces of the snapshot that run at the same time.", lambda it: it.max_in_flight),
+    ("backfill_split_target_seconds", "Target duration of a split.", lambda it: it.split_target_seconds),
+    (
+        "backfill_chunk_rows",
+        "Rows of a chunk, at most; 0: as many as take about four seconds.",
+        lambda it: it.chunk_rows,
+    ),
+    ("backfill_executors", "Executors that the job requests.", lambda it: it.executors),
     ("backfill_paused", "1 while history or everything is held.", lambda it: it.paused is not None),
     ("backfill_quiet", "1 while nothing runs.", lambda it: it.quiet),
     ("backfill_stopping", "1 once the attempt was asked to end.", lambda it: it.stopping),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from backfill_api.spec.bounds import MESSAGE_MAX, count
-from backfill_api.spec.override import ThrottleSpec
+from backfill_api.spec.override import ThrottleSpec, Width
 from backfill_api.status import receipt as api
 from backfill_api.status.source_head import SourceHead
 from backfill_api.wire import Ack, CommandRequest, PauseCommand, StopCommand, ThrottleCommand
@@ -36,7 +36,7 @@ def _command(wire: WireCommand) -> Command:
             return _throttle(wire.throttle)
         case "Rescale":
             assert wire.rescale is not None
-            return Rescale(wire.rescale.max_in_flight)
+            return Rescale(Width(**wire.rescale.given))
         case "Verify":
             return VerifyNow()
         case "Stop":

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_api.status.progress import Progress
 
 POD_EVERY_S = 10.0
@@ -57,7 +58,8 @@ def turning(progress: Progress) -> tuple[object, ...]:
     return (
         progress.attempt, progress.phase, progress.step, step, progress.rows_done > 0, progress.paused, at_rest,
         progress.stopping, progress.revision, progress.throttle_rows_per_second, progress.throttle_until,
-        progress.throttle_bytes_per_second, progress.max_in_flight, progress.caught_up, warnings,
+        progress.throttle_bytes_per_second, progress.caught_up, warnings,
+        *(getattr(progress, name) for name in WIDTH_FIELDS),
     )  # fmt: skip
 
 

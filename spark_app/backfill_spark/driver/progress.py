@@ -178,7 +178,7 @@ def _to_api_controls(controls: Controls) -> dict[str, Any]:
         "throttle_rows_per_second": controls.rows_per_s,
         "throttle_bytes_per_second": controls.bytes_per_s,
         "throttle_until": until,
-        "max_in_flight": controls.in_flight_max,
+        **controls.width.given,
         "revision": controls.revision,
     }
 

@@ -20,8 +20,8 @@ def effect_of(event: CommandReceived) -> dict[str, Any]:
             until = None if until_ms is None else format_timestamp(until_ms)
             limits = {"throttle_rows_per_second": rows, "throttle_bytes_per_second": size_bytes}
             return {**limits, "throttle_until": until, "reason": reason}
-        case Rescale(in_flight_max=width):
-            return {"max_in_flight": width}
+        case Rescale(width=width):
+            return width.given
         case Stop():
             return {"stopping": True}
         case VerifyNow():

@@ -144,6 +144,9 @@ class Model(Protocol):
     FIXED_WIDTH_MODES: ClassVar[frozenset[str]]
     """Modes in which a job refuses to change its width."""
 
+    chunk_rows: int | None
+    """`chunkRows` of the spec; `None` for a strategy without it."""
+
     KNOBS: ClassVar[frozenset[str]]
     """Those of `rescaled`, `stacked`, `mixed` and `hidden` that apply to the strategy."""
 

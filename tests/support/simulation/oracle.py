@@ -104,7 +104,7 @@ class Oracle:
         """Seals of only a state, during a MERGE."""
 
         self.publication = PublicationOracle(target, given)
-        self.width = WidthOracle(given, fixed=given.mode in model.FIXED_WIDTH_MODES)
+        self.width = WidthOracle(given, model.chunk_rows, fixed=given.mode in model.FIXED_WIDTH_MODES)
         self.quarantined = 0
         """Bad records in their separate table."""
 
@@ -210,6 +210,7 @@ class Oracle:
             readers = self.width.most
             most = readers if self._given.never_limited else self._model.IN_FLIGHT_MAX * readers // DEFAULT
             demand(in_flight <= most, f"{in_flight} pieces of history in flight{limited}, for {readers} readers")
+            self.width.check_start(work)
             self.full += in_flight >= readers > DEFAULT
             self.splits += 1
             self._check_rate(work, now_s)

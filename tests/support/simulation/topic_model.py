@@ -39,6 +39,7 @@ class TopicModel:
     }
     IN_FLIGHT_MAX: ClassVar[int] = 2
     FIXED_WIDTH_MODES: ClassVar[frozenset[str]] = frozenset()
+    chunk_rows: int | None = None
     KNOBS: ClassVar[frozenset[str]] = frozenset({"rescaled"})
     AHEAD_RATE: ClassVar[int | None] = None
 

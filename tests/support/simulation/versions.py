@@ -192,6 +192,7 @@ class TableModel:
     MODES: ClassVar[tuple[str, ...]] = (UPSERT, UPSERT, APPEND, CHANGELOG)
     KNOBS: ClassVar[frozenset[str]] = frozenset({"rescaled", "stacked"})
     FIXED_WIDTH_MODES: ClassVar[frozenset[str]] = frozenset()
+    chunk_rows: int | None = None
 
     def __init__(self, given: Scenario, *, sparse: bool) -> None:
         """Make the source; `sparse`: see `VersionedTable`."""

@@ -24,6 +24,7 @@ from support.simulation.seeds.story import describe
 from support.simulation.shell import Shell
 from support.simulation.tables import Row, Target
 
+from backfill_api.spec.override import WIDTH_FIELDS, Width
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError
 from backfill_core.job.auto_pace import COMMIT_SECONDS
@@ -101,7 +102,7 @@ class World:
             verify_final=given.verify_final,
             auto=COMMITS_IN_A_SECOND if given.auto else None,
             publish=given.publish,
-            fixed_width="strategy runs one piece at a time" if self._fixed else "",
+            fixed_width=dict.fromkeys(WIDTH_FIELDS, "it runs one piece at a time") if self._fixed else {},
         )
 
     # ------------------------------------------------------------------ time
@@ -343,7 +344,7 @@ class World:
         return [None, 0, 1, 5, 50, *(high if (self.given.rows_per_s or 0) >= high[0] else [])]
 
     def _rescale(self, number: int) -> None:
-        self._send(Rescale(self._chance("rescale", number).choice(rescaled.CHOICES)))
+        self._send(rescaled.command(self._chance("rescale", number)))
 
     def _signal(self, number: int) -> None:
         """Ask the process to end, whatever it is doing; before it has begun it cannot receive signals."""
@@ -394,6 +395,8 @@ class World:
         before = before.begun_anew() if anew else before
         if state is None and self.given.hidden:
             before = replace(before, publication=Publication())
-        width = None if self._fixed else self.spec_of(before.attempt + 1).strategy.params.in_flight_max
-        controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s, in_flight_max=width)
+        width = rescaled.width_of(self.given, before.attempt + 1, self.model.chunk_rows)
+        controls = before.controls.under_spec(
+            self.given.paused, self.given.rows_per_s, width=Width() if self._fixed else width
+        )
         return replace(before, attempt=before.attempt + 1, controls=controls.at(self.wall_ms))

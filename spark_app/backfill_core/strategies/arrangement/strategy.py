@@ -230,7 +230,7 @@ class ArrangementStrategy:
         match event:
             case LimitSet():
                 self._copy.set_limit(event.in_rows(mean_row_bytes(self._pinned.rows, self._pinned.bytes)), now)
-            case WidthSet(in_flight_max=width):
+            case WidthSet(width=width):
                 self._copy.set_width(width)
             case BarrierPassed(scheduled=scheduled):
                 if scheduled:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 
+from backfill_api.spec.override import Width
 from backfill_core.pacing.sizing import SplitSizer
 from backfill_core.positions.offsets import OffsetRange, count
 from backfill_core.protocol.clock import Now
@@ -77,9 +78,12 @@ class Reads:
         return min(self._sizer.rows_per_split, self._settings.read_max)
 
     # -------------------------------------------------------------- choosing
-    def set_width(self, in_flight_max: int) -> None:
-        """Change the number of reads that run at the same time; reads that run are not affected."""
-        self._in_flight_max = in_flight_max
+    def set_width(self, width: Width) -> None:
+        """Change the number and the duration of reads; reads that run are not affected."""
+        if width.max_in_flight is not None:
+            self._in_flight_max = width.max_in_flight
+        if width.split_target_seconds is not None:
+            self._sizer = self._sizer.toward(width.split_target_seconds)
 
     def may_start(self, bounds: Bounds) -> bool:
         """Return true if a slot is free, and fewer than `READY_MAX` reads wait for a commit."""

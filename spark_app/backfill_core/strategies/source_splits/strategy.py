@@ -70,7 +70,7 @@ class SourceSplitsStrategy(PartitionSplits):
     def on(self, event: StrategyEvent, now: Now) -> None:
         """See `Strategy`; the live side keeps one read at a time."""
         if isinstance(event, WidthSet):
-            self._history.set_width(event.in_flight_max)
+            self._history.set_width(event.width)
         super().on(event, now)
 
     def _finish(self, result: Result, now: Now) -> None:

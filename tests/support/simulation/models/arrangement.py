@@ -95,7 +95,7 @@ class ArrangementModel(TableModel):
         self._rng = Random(given.seed)
         drawn = Arranged.drawn(self._rng)
         self.arranged = replace(drawn, vnodes=VNODES) if given.mixed else drawn
-        self._chunk_rows = self._rng.choice([2, 3, 5, None])
+        self.chunk_rows = self._rng.choice([2, 3, 5, None])
         self._part_bytes = PART_MEBIBYTES << 20 if given.seed % 2 == 0 else None
         self.rounds = self.straddles = self.cut_off = self.whole_merges = self.recuts = self.parts = (
             self.bounded_parts
@@ -148,7 +148,7 @@ class ArrangementModel(TableModel):
             merges=self.mode == UPSERT,
             filtered=self.filtered,
             in_flight_max=params.max_in_flight,
-            chunk_rows=self._chunk_rows,
+            chunk_rows=self.chunk_rows,
             part_bytes=self._part_bytes,
         )
         line = self.line(self.table.version)
