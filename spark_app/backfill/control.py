@@ -333,14 +333,33 @@ class Commands:
         )
         return self._apply(Command(type="Throttle", throttle=limit), wait_s)
 
-    def rescale(self, max_in_flight: int, *, wait_s: float = ACK_WAIT_S) -> Ack:
-        """Change how many pieces of the snapshot run at the same time; waits and raises as `pause` does.
+    def rescale(
+        self,
+        max_in_flight: int | None = None,
+        *,
+        split_target_seconds: int | None = None,
+        chunk_rows: int | None = None,
+        executors: int | None = None,
+        wait_s: float = ACK_WAIT_S,
+    ) -> Ack:
+        """Change number and size of the pieces of the snapshot that run at the same time; waits and raises as `pause` does.
+
+        A value that is not given stays. A job refuses a value that its strategy does not have.
 
         Args:
             max_in_flight: Most pieces, 1 to 64. Those that run already may end.
+            split_target_seconds: Target duration of a split, 1 to 600; it sizes the next one.
+            chunk_rows: Most rows of a chunk of strategy Arrangement; 0: as many as take about four seconds.
+            executors: Number of executors, 1 to 10,000; only for a driver that gets them from Kubernetes.
             wait_s: Seconds to wait for the acknowledgement.
         """
-        return self._apply(Command(type="Rescale", rescale=RescaleCommand(max_in_flight=max_in_flight)), wait_s)
+        width = RescaleCommand(
+            max_in_flight=max_in_flight,
+            split_target_seconds=split_target_seconds,
+            chunk_rows=chunk_rows,
+            executors=executors,
+        )
+        return self._apply(Command(type="Rescale", rescale=width), wait_s)
 
     def stop(self, *, force: bool = False, wait_s: float = ACK_WAIT_S) -> Ack:
         """End the attempt at a barrier; the next run resumes there. Waits and raises as `pause` does."""

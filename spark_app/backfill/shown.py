@@ -8,12 +8,12 @@ from typing import Self
 from pydantic import PrivateAttr
 
 from backfill_api.amounts import counted, show_seconds
-from backfill_api.spec.combinations import width_of
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.plan import Plan
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
+from backfill_api.width import width_of
 from backfill_console.block import block_lines
 from backfill_console.formatting import format_filtered, format_limit, format_source_head, format_width, show_rows
 from backfill_console.frame import JobFrame
@@ -162,7 +162,8 @@ def job_rows(job_id: str, spec: BackfillSpec) -> list[Row]:
             throttle_bytes_per_second=spec.throttle.bytes_per_second,
         )
     )
-    width = format_width(width_of(spec.strategy, spec.write_mode))
+    # A session of a caller, or a local one, has no executors of this job.
+    width = format_width(width_of(spec).model_copy(update={"executors": None}))
     return [
         Row(
             "job",

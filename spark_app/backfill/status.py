@@ -64,7 +64,16 @@ class Status:
 
     throttle_bytes_per_second: int | None = None
     max_in_flight: int | None = None
-    """Most pieces of the snapshot that run at the same time; `None` if the width is fixed."""
+    """Most pieces of the snapshot that run at the same time; a value of the width is `None` if it is fixed, or unknown."""
+
+    split_target_seconds: int | None = None
+    """Target duration of a split."""
+
+    chunk_rows: int | None = None
+    """Most rows of a chunk; 0: as many as take about four seconds."""
+
+    executors: int | None = None
+    """Requested number of executors."""
 
     source_head: SourceHead | None = None
     """The newest position of the source of a job that has ended; `None` before, or if the source cannot be read."""
@@ -138,6 +147,9 @@ def _status(
         throttle_rows_per_second=progress.throttle_rows_per_second,
         throttle_bytes_per_second=progress.throttle_bytes_per_second,
         max_in_flight=progress.max_in_flight,
+        split_target_seconds=progress.split_target_seconds,
+        chunk_rows=progress.chunk_rows,
+        executors=progress.executors,
         receipt=receipt,
         progress=progress,
         bad_records=progress.bad_records,

@@ -92,7 +92,8 @@ def facts_of(frame: JobFrame, *, with_eta: bool) -> list[Fact]:
         Fact(7, "commit", _commit(frame, resting=resting)),
         Fact(6, "refresh", _refresh(frame)),
         Fact(6, "barrier", _barrier(progress)),
-        Fact(5, "width", format_width(progress.max_in_flight)),
+        Fact(5, "width", format_width(progress, "max_in_flight")),
+        Fact(7, "pieces", format_width(progress, "split_target_seconds", "chunk_rows", "executors")),
     ]
     return [fact for fact in facts if fact.value]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.plain_text import printable
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
@@ -175,9 +177,26 @@ def format_rate(rows_per_second: int | None, bytes_per_second: int | None) -> st
     return " and ".join(parts + ([] if bytes_per_second is None else [f"{show_bytes(bytes_per_second)}/s"]))
 
 
-def format_width(in_flight_max: int | None) -> str:
-    """Return how many pieces of the snapshot run at the same time; empty if it is unknown, or the strategy decides."""
-    return "" if in_flight_max is None else f"at most {counted(in_flight_max, 'piece')} at a time"
+def given_width(shown: object) -> dict[str, int]:
+    """Return the values of a width that a progress, a status or a command contains, by their names in Python."""
+    return {name: value for name in WIDTH_FIELDS if (value := getattr(shown, name)) is not None}
+
+
+def format_width(shown: object, *names: str) -> str:
+    """Return number and size of the pieces of the snapshot that run at the same time, and the executors; empty if all are unknown.
+
+    Args:
+        shown: A value with the fields of `Width`, such as a progress.
+        names: Names of the values to format; by default all.
+    """
+    width = given_width(shown)
+    formats: dict[str, Callable[[int], str]] = {
+        "max_in_flight": lambda pieces: f"at most {counted(pieces, 'piece')} at a time",
+        "split_target_seconds": lambda seconds: f"splits of about {show_seconds(seconds)}",
+        "chunk_rows": lambda rows: f"chunks of at most {counted(rows, 'row')}" if rows else "chunks of about 4 s",
+        "executors": lambda executors: f"on {counted(executors, 'executor')}",
+    }
+    return ", ".join(formats[name](value) for name, value in width.items() if not names or name in names)
 
 
 def format_bad_records(records: int) -> str:

@@ -13,6 +13,7 @@ from backfill_api.status.receipt import ReceiptSummary
 from backfill_api.status.status import Attempt, BackfillStatus, Control, PastAttempt
 from backfill_api.timestamps import ms_of
 from backfill_api.wire import Command
+from backfill_console.commands.acknowledgements import width_arguments
 from backfill_console.frame import CommandNote, EventNote, JobFrame, Mark, TreeNode, Trend
 from backfill_console.frames import limit_of, source_of, strategy_of, target_of
 from backfill_console.plans import plan_line
@@ -137,7 +138,7 @@ def command_line(command: Command) -> str:
             parts += ["none"] if len(parts) == 1 else []
             return " ".join(parts + ([] if limit.for_seconds is None else [f"--for {_duration(limit.for_seconds)}"]))
         case "Rescale" if command.rescale is not None:
-            return f"rescale {command.rescale.max_in_flight}"
+            return " ".join(("rescale", *width_arguments(command.rescale)))
         case _:
             return command.type.lower()
 

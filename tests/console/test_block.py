@@ -27,7 +27,7 @@ BUSY = Progress(
     rows_per_second=198_400, lag_versions=7, lag_seconds=14, eta_seconds=95, eta_seconds_low=80, eta_seconds_high=130,
     reason="throttled to 200,000 rows/s by command (revision 3), for 412 s more", throttle_rows_per_second=200_000,
     throttle_until="2026-11-21T12:30:00Z", revision=3, table_version=52, seal_ms_p50=84, seal_ms_p99=211,
-    grid=(100,) * 23 + (40,) + (0,) * 40, max_in_flight=8,
+    grid=(100,) * 23 + (40,) + (0,) * 40, max_in_flight=8, split_target_seconds=4, executors=3,
 )  # fmt: skip
 
 ARRANGED = BUSY.model_copy(
@@ -163,7 +163,7 @@ class TestARunningJob:
         [
             "demo/orders", "attempt 2", "▶ reading the snapshot", "42 s", "36 %", "1,089,000 of 3,000,000 rows", "198,400 rows/s",
             "200,000 rows/s until 12:30:00", "ETA      12:24, in 1 min 35 s (1 min 20 s to 2 min 10 s)", "epoch 41, committed as version 52",
-            "84 ms, p99 211 ms", "width    at most 8 pieces at a time", "7 versions, 14 s", "120 applied",
+            "84 ms, p99 211 ms", "width    at most 8 pieces at a time", "pieces   splits of about 4 s, on 3 executors", "7 versions, 14 s", "120 applied",
             "throttled to 200,000 rows/s by command (revision 3), for 412 s more", "revision 3 applied at epoch 39",
         ],
     )  # fmt: skip

@@ -189,6 +189,11 @@ class TestCommandLines:
             (Command(type="Throttle", throttle=ThrottleCommand(bytes_per_second=5)), "throttle --bytes 5B"),
             (Command(type="Throttle", throttle=ThrottleCommand()), "throttle none"),
             (Command(type="Rescale", rescale=RescaleCommand(max_in_flight=8)), "rescale 8"),
+            (
+                Command(type="Rescale", rescale=RescaleCommand(max_in_flight=8, chunk_rows=0, executors=3)),
+                "rescale 8 --chunk-rows 0 --executors 3",
+            ),
+            (Command(type="Rescale", rescale=RescaleCommand(split_target_seconds=9)), "rescale --split-seconds 9"),
         ],
     )
     def test_a_command_can_be_copied(self, command, text):

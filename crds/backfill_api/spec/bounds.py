@@ -44,13 +44,15 @@ IN_FLIGHT_MAX = 64
 InFlight = Annotated[StrictInt, Field(ge=1, le=IN_FLIGHT_MAX)]
 """Pieces of history that run at the same time, at most."""
 
-SplitSeconds = Annotated[StrictInt, Field(ge=1, le=600)]
+SPLIT_SECONDS_MAX, CHUNK_ROWS_MAX, EXECUTORS_MAX = 600, 1_000_000_000, 10_000
+
+SplitSeconds = Annotated[StrictInt, Field(ge=1, le=SPLIT_SECONDS_MAX)]
 """Target duration of a split."""
 
-ChunkRows = Annotated[StrictInt, Field(ge=0, le=1_000_000_000)]
+ChunkRows = Annotated[StrictInt, Field(ge=0, le=CHUNK_ROWS_MAX)]
 """Rows of a chunk, at most; 0: as many as take a fixed time."""
 
-Executors = Annotated[StrictInt, Field(ge=1, le=10_000)]
+Executors = Annotated[StrictInt, Field(ge=1, le=EXECUTORS_MAX)]
 
 Vnodes = Annotated[StrictInt, Field(ge=1, le=32768)]
 Percent = Annotated[int, Field(ge=0, le=100)]

@@ -17,6 +17,7 @@ WarningCode = Literal[
     "RetentionShort",
     "ForeignCommits",
     "ExecutorsMissing",
+    "ExecutorsUnchanged",
     "CheckpointFailed",
     "OpenTransaction",
     "JavaSilent",

@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from backfill import Ack, Comparison, DriverSilentError, NotRunningError, Progress, Settings
 from backfill.control import Client, drivers, find
 from backfill.errors import SourceAheadError, VerificationFailedError
-from backfill_api.spec.bounds import IN_FLIGHT_MAX
+from backfill_api.spec.bounds import CHUNK_ROWS_MAX, EXECUTORS_MAX, IN_FLIGHT_MAX, SPLIT_SECONDS_MAX
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_api.wire import Command, PauseCommand, RescaleCommand, StopCommand, ThrottleCommand
 from backfill_cli.commands.options import (
@@ -37,6 +37,7 @@ from backfill_cli.terminal.steps import steps_shown
 from backfill_console.commands.acknowledgements import (
     Controls,
     acknowledged,
+    changed_controls,
     controls_after,
     controls_of_driver,
     describe_controls,
@@ -65,8 +66,9 @@ def _send(file: Path | None, job: str | None, wait_s: float, command: Command) -
     ack = driver.apply(command, wait_s)
     took_s = time.monotonic() - began_s
     after = _progress_after(driver) or before
-    state = describe_controls(command.type, controls_after(command, controls_of_driver(after)), after)
-    undo = undo_arguments(command.type, controls_of_driver(before))
+    in_force = controls_after(command, controls_of_driver(after))
+    state = describe_controls(command.type, changed_controls(command, in_force), after)
+    undo = undo_arguments(command.type, changed_controls(command, controls_of_driver(before)))
     named = [] if file is None else ["-f", str(file)]
     named += [] if job is None else ["--job", job]
     answer = acknowledged(
@@ -181,16 +183,37 @@ def throttle(
 
 
 @click.command()
-@click.argument("max_in_flight", metavar="MAX_IN_FLIGHT", type=click.IntRange(1, IN_FLIGHT_MAX))
+@click.argument("max_in_flight", metavar="[MAX_IN_FLIGHT]", required=False, type=click.IntRange(1, IN_FLIGHT_MAX))
+@click.option(
+    "--split-seconds",
+    "split_target_seconds",
+    metavar="N",
+    type=click.IntRange(1, SPLIT_SECONDS_MAX),
+    help="Target duration of a split: 1 to 600.",
+)
+@click.option(
+    "--chunk-rows",
+    metavar="N",
+    type=click.IntRange(0, CHUNK_ROWS_MAX),
+    help="Most rows of a chunk of strategy Arrangement; 0: as many as take about four seconds.",
+)
+@click.option(
+    "--executors",
+    metavar="N",
+    type=click.IntRange(1, EXECUTORS_MAX),
+    help="Number of executors that the driver gets from Kubernetes.",
+)
 @FILE
 @JOB
 @WAIT
-def rescale(max_in_flight: int, file: Path | None, job: str | None, wait_s: float) -> None:
-    """Read at most MAX_IN_FLIGHT pieces of the snapshot at the same time: 1 to 64.
+def rescale(file: Path | None, job: str | None, wait_s: float, **values: int | None) -> None:
+    """Read at most MAX_IN_FLIGHT pieces of the snapshot at the same time: 1 to 64; or change their size, or the executors.
 
-    Pieces that are being read may end. An edit of the spec's maxInFlight takes precedence at the next start.
+    Pieces that are being read may end. Values that are not given stay. An edit of a value in the spec takes precedence at the next start.
     """
-    _send(file, job, wait_s, Command(type="Rescale", rescale=RescaleCommand(max_in_flight=max_in_flight)))
+    if not any(value is not None for value in values.values()):
+        raise click.UsageError("give MAX_IN_FLIGHT, --split-seconds, --chunk-rows or --executors.")
+    _send(file, job, wait_s, Command(type="Rescale", rescale=RescaleCommand(**values)))
 
 
 @click.command()

@@ -23,7 +23,7 @@ EXAMPLES: Final = {
     "pause": ("backfill pause", "backfill pause --job default/orders --with-changes"),
     "resume": ("backfill resume", "backfill resume -f orders.yaml"),
     "throttle": ("backfill throttle 200k --for 30m", "backfill throttle none"),
-    "rescale": ("backfill rescale 8", "backfill rescale 4 -f orders.yaml"),
+    "rescale": ("backfill rescale 8", "backfill rescale --split-seconds 10 -f orders.yaml"),
     "verify": ("backfill verify -f orders.yaml", "backfill verify -f orders.yaml --rows --explain"),
     "stop": ("backfill stop", "backfill stop --job default/orders --force"),
     "fence": (

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from backfill_api.amounts import counted, show_seconds
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.wire import Command, CommandType, PauseCommand, ThrottleCommand
-from backfill_console.formatting import format_limit, format_rate, format_width
+from backfill_console.formatting import format_limit, format_rate, format_width, given_width
+
+WIDTH_OPTIONS = {"split_target_seconds": "--split-seconds", "chunk_rows": "--chunk-rows", "executors": "--executors"}
+"""Options of the command `rescale`, by the names of the values in Python; `max_in_flight` is its argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,11 @@ class Controls:
     """Length of the limit from the command on; `None` if it has none."""
 
     max_in_flight: int | None = None
-    """Most pieces of the snapshot that run at the same time; `None` if unknown, or the strategy decides."""
+    """Most pieces of the snapshot that run at the same time; a value of the width is `None` if it is unknown or fixed."""
+
+    split_target_seconds: int | None = None
+    chunk_rows: int | None = None
+    executors: int | None = None
 
     automatic: str = ""
     """The limit in force while the automatic throttle sets one; empty without it."""
@@ -47,7 +55,7 @@ def controls_of_driver(progress: Progress) -> Controls:
         progress.throttle_rows_per_second,
         progress.throttle_bytes_per_second,
         progress.throttle_until,
-        max_in_flight=progress.max_in_flight,
+        **given_width(progress),
         automatic="" if progress.auto_rows_per_second is None else format_limit(progress),
     )
 
@@ -63,12 +71,18 @@ def controls_after(command: Command, reported: Controls) -> Controls:
             limit = command.throttle or ThrottleCommand()
             return Controls(
                 reported.paused, limit.rows_per_second, limit.bytes_per_second, limit.until, limit.for_seconds,
-                reported.max_in_flight,
+                **given_width(reported),
             )  # fmt: skip
         case "Rescale" if command.rescale is not None:
-            return replace(reported, max_in_flight=command.rescale.max_in_flight)
+            return replace(reported, **command.rescale.given)
         case _:
             return reported
+
+
+def changed_controls(command: Command, controls: Controls) -> Controls:
+    """Return controls without the values of the width that a command does not change."""
+    changed = {} if command.rescale is None else command.rescale.given
+    return replace(controls, **{name: None for name in WIDTH_FIELDS if name not in changed})
 
 
 def describe_controls(command: CommandType, controls: Controls, progress: ProgressSummary | None) -> str:
@@ -76,7 +90,7 @@ def describe_controls(command: CommandType, controls: Controls, progress: Progre
 
     Args:
         command: Type of the command.
-        controls: Pause and limit that hold then.
+        controls: Pause and limit that hold then, and the changed values of the width.
         progress: Progress at that time; `None` if unknown.
     """
     at = describe_place(progress)
@@ -90,7 +104,7 @@ def describe_controls(command: CommandType, controls: Controls, progress: Progre
             return f"{f'limited to {limit}' if limit else 'running without a limit'}{unread}{at}{paused}"
         case "Rescale":
             paused = "; it is paused" if controls.paused is not None else ""
-            return f"reading {format_width(controls.max_in_flight)}{at}{paused}"
+            return f"reading {format_width(controls)}{at}{paused}"
         case "Stop":
             return f"the attempt ends at a barrier{at}"
         case "Verify":
@@ -110,6 +124,14 @@ def describe_place(progress: ProgressSummary | None) -> str:
     return f" at {progress.percent} % ({counted(progress.rows_done, 'row')})"
 
 
+def width_arguments(shown: object) -> tuple[str, ...]:
+    """Return the arguments of the command `rescale` for values of the width, such as those of a command."""
+    given = given_width(shown)
+    options = [(option, given[name]) for name, option in WIDTH_OPTIONS.items() if name in given]
+    pieces = [str(given["max_in_flight"])] if "max_in_flight" in given else []
+    return (*pieces, *(text for option, value in options for text in (option, str(value))))
+
+
 def undo_arguments(command: CommandType, before: Controls) -> tuple[str, ...]:
     """Return the command that restores the controls of before; empty if it cannot be undone."""
     match command:
@@ -122,8 +144,8 @@ def undo_arguments(command: CommandType, before: Controls) -> tuple[str, ...]:
             arguments = ["throttle", "none" if rows is None else str(rows)]
             arguments += [] if size is None else ["--bytes", f"{size}B"]
             return tuple(arguments + ([] if before.until is None else ["--until", before.until]))
-        case "Rescale" if before.max_in_flight is not None:
-            return ("rescale", str(before.max_in_flight))
+        case "Rescale" if width_arguments(before):
+            return ("rescale", *width_arguments(before))
         case _:
             return ()
 

@@ -7,15 +7,13 @@ of the new attempt) runs before any step that an older attempt could disturb.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
-
-from backfill_api.spec.combinations import fixed_width, knows_bytes
+from backfill_api.spec.combinations import knows_bytes
 from backfill_api.spec.spec import BackfillResource
 from backfill_api.status.progress import Progress
 from backfill_api.status.source_head import SourceHead
@@ -34,8 +32,7 @@ from backfill_core.job.publishing import first_publication
 from backfill_core.job.state import JobState
 from backfill_core.job.steps import KEY_PROOF, START
 from backfill_core.job.view import JobView
-from backfill_core.pacing.executor_losses import ExecutorLosses
-from backfill_core.pacing.executors import ExecutorCount, executors_wanted, on_kubernetes
+from backfill_core.pacing.executors import fixed_for_session
 from backfill_core.protocol.actions import Acknowledge, Finish
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.publication import Publish
@@ -57,8 +54,8 @@ from backfill_spark.driver.job_context import CHECK_UNIQUE_ROWS_MAX, LOOKING, Jo
 from backfill_spark.driver.offline_verify import newest_of_open_source, newest_of_source
 from backfill_spark.driver.orphan_cleanup import OrphanRemoval
 from backfill_spark.driver.progress import progress_of, while_silent
+from backfill_spark.executors.watch import ExecutorWatch
 from backfill_spark.jvm.java_process import JavaWatch
-from backfill_spark.jvm.session import executors_removed, executors_there
 from backfill_spark.jvm.stop_signal import StoppedEarly, StopSignal
 from backfill_spark.opening.warm_up import start_warm_ups
 from backfill_spark.settings import DriverSettings, lineage_settings
@@ -249,7 +246,9 @@ class _Attempt:
         self._caller = caller
         self._job_id, self._job = opened.backfill.job_id, opened
         spec, moment = opened.backfill.spec, now()
-        state = _next_state(opened, moment)
+        setting = opened.spark.sparkContext.getConf().get
+        fixed = fixed_for_session(spec, setting, ours=caller.embedded)
+        state = _next_state(opened, moment, fixed)
         self._attempt = state.attempt
         proves_key = caller.settings.check_unique is not False and opened.tables.proves_key
         pace = JobSettings(
@@ -258,7 +257,7 @@ class _Attempt:
             verify_final=spec.verify != "None",
             follows=spec.after == "Follow",
             knows_bytes=knows_bytes(spec.source),
-            fixed_width=fixed_width(spec.strategy, spec.write_mode),
+            fixed_width=fixed,
             comparable=not spec.source.params.skips_snapshot,
             auto=auto_settings(spec.throttle.auto),
             suspects=opened.tables.suspects,
@@ -276,11 +275,8 @@ class _Attempt:
         self._loop = Loop(job, self._executor, acknowledge=self._acknowledge, observe=self._on_view, watch=meter)
         self._view: JobView = job.view(moment)
         self._format_position = opened.format_position
-        self._spark = opened.spark
         self._java = JavaWatch(opened.spark, lambda: self._loop.mark, ours=caller.embedded)
-        setting = opened.spark.sparkContext.getConf().get
-        self._executors = ExecutorCount(executors_wanted(setting))
-        self._losses = ExecutorLosses(watched=on_kubernetes(setting))
+        self._executors = ExecutorWatch(opened.spark, setting)
         self._progress: Progress = progress_of(self._view, moment, self._format_position)
 
     def run(self, measures: Sequence[Gauge]) -> RunOutcome:
@@ -326,15 +322,9 @@ class _Attempt:
 
     def _on_view(self, view: JobView) -> None:
         moment = now()
-        if self._executors.due(moment.mono_s):
-            with suppress(Py4JError):  # the work reports why Java died
-                self._executors = self._executors.seen(executors_there(self._spark), moment.mono_s)
-        if self._losses.due(moment.mono_s):
-            with suppress(Py4JError):
-                removed = executors_removed(self._spark, self._losses.listed)
-                self._losses = self._losses.seen(removed, moment.mono_s)
+        self._executors.look(view.controls.width.executors, moment.mono_s)
         warnings = (*view.warnings, *self._executors.warnings, *self._executor.warnings)
-        self._view = replace(view, warnings=warnings, executors_lost=self._losses.counts)
+        self._view = replace(view, warnings=warnings, executors_lost=self._executors.lost)
         self._progress = progress_of(self._view, moment, self._format_position)
         self._orphans.look(view)
         self._caller.observe(self._progress_now())
@@ -361,7 +351,7 @@ class _Attempt:
         )
 
 
-def _next_state(opened: OpenedJob, moment: Now) -> JobState:
+def _next_state(opened: OpenedJob, moment: Now, fixed_width: Collection[str]) -> JobState:
     """Return the initial state of the attempt: the stored state with the current spec's settings."""
     backfill, spec = opened.backfill, opened.backfill.spec
     state = opened.state or JobState(
@@ -377,7 +367,7 @@ def _next_state(opened: OpenedJob, moment: Now) -> JobState:
     return replace(
         state,
         attempt=opened.attempts_before + 1,
-        controls=state.controls.of_attempt(spec, moment.wall_ms),
+        controls=state.controls.of_attempt(spec, moment.wall_ms, fixed_width),
         receipt=receipt,
         spec_fields=backfill.spec_fields,
         driver=secrets.token_hex(8),

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -318,31 +318,6 @@ def _settings(
         for name in ("spark.driver.extraJavaOptions", "spark.executor.defaultJavaOptions"):
             settings[name] += f" -D{QUIET_LEVEL}={level}"
     return settings
-
-
-def executors_there(spark: SparkSession) -> int:
-    """Return the number of registered executors."""
-    # The driver counts as one executor.
-    return int(java_context(spark).sc().getExecutorMemoryStatus().size()) - 1
-
-
-def executors_removed(spark: SparkSession, reported: Collection[str]) -> dict[str, str]:
-    """Return Spark's message for each removed executor that it still lists, by id; empty for ids in `reported`.
-
-    Each message needs a call to Java, so messages that were already reported are not read again.
-    """
-    store = java_context(spark).sc().statusStore()
-    listed = store.executorList(False)
-    if listed.size() == store.executorList(True).size():
-        return {}
-    messages: dict[str, str] = {}
-    for index in range(listed.size()):
-        executor = listed.apply(index)
-        if not executor.isActive():
-            name = str(executor.id())
-            reason = executor.removeReason()
-            messages[name] = str(reason.get()) if name not in reported and reason.isDefined() else ""
-    return messages
 
 
 def _leave_no_empty_warehouse(settings: Mapping[str, str]) -> None:

@@ -33,7 +33,8 @@ from backfill_api.status.progress import Progress  # noqa: E402
 from backfill_operator.manifests.attempt import Installation, Launch  # noqa: E402
 from backfill_operator.manifests.spark_conf import driver_size, executor_size, properties  # noqa: E402
 from backfill_spark.driver.attempt import RunOutcome, run_driver  # noqa: E402
-from backfill_spark.jvm.session import ON_A_CLUSTER, executors_removed, open_session  # noqa: E402
+from backfill_spark.executors.calls import executors_removed  # noqa: E402
+from backfill_spark.jvm.session import ON_A_CLUSTER, open_session  # noqa: E402
 from backfill_spark.jvm.stop_signal import StopSignal  # noqa: E402
 from backfill_spark.settings import DriverSettings  # noqa: E402
 

@@ -12,6 +12,7 @@ from support.console.command_line import backfill, running
 from support.endings import assert_ending
 from support.tables.jobs import write_yaml
 
+from backfill_api.spec.override import Width
 from backfill_core.protocol.commands import Pause, Rescale, Resume, Stop, Throttle
 from backfill_spark.control.local_registry import control_file
 
@@ -33,7 +34,12 @@ class TestACommandIsSentAndItsAcknowledgementShown:
             (["throttle", "200k", "--bytes", "1.5GB"], Throttle(200_000, None, 1_500_000_000)),
             (["throttle", "--bytes", "none"], Throttle(None)),
             (["throttle", "none"], Throttle(None)),
-            (["rescale", "8"], Rescale(8)),
+            (["rescale", "8"], Rescale(Width(max_in_flight=8))),
+            (
+                ["rescale", "--split-seconds", "9", "--executors", "3"],
+                Rescale(Width(split_target_seconds=9, executors=3)),
+            ),
+            (["rescale", "1", "--chunk-rows", "0"], Rescale(Width(max_in_flight=1, chunk_rows=0))),
             (["stop"], Stop()),
             (["stop", "--force"], Stop(force=True)),
         ],
@@ -58,6 +64,7 @@ class TestACommandIsSentAndItsAcknowledgementShown:
             (["throttle", "200k", "--bytes", "5MB"], "limited to 200,000 rows/s and 5.0 MB/s{at}", "Undo: backfill throttle none"),
             (["throttle", "none"], "running without a limit{at}", "Undo: backfill throttle none"),
             (["rescale", "8"], "reading at most 8 pieces at a time{at}", ""),
+            (["rescale", "--split-seconds", "9", "--executors", "3"], "reading splits of about 9 s, on 3 executors{at}", ""),
             (["stop"], "the attempt ends at a barrier{at}", "Next: backfill run -f FILE"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -29,7 +29,7 @@ from backfill_spark.control.metrics import LoopMeter, progress_registry
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
 PROGRESS = Progress(
-    attempt=2, epoch=7, rows_total=100, rows_done=40, throttle_rows_per_second=50, throttle_bytes_per_second=70, max_in_flight=8, eta_seconds=3, table_version=9,
+    attempt=2, epoch=7, rows_total=100, rows_done=40, throttle_rows_per_second=50, throttle_bytes_per_second=70, max_in_flight=8, split_target_seconds=4, chunk_rows=0, executors=3, eta_seconds=3, table_version=9,
     last_commit_time="2026-01-01T00:00:10Z", last_barrier_time="2026-01-01T00:00:10Z", last_look_time="2026-01-01T00:00:10Z", stopping=True, lag_records=0,
     watermark=Watermark(column="id", direction="Ascending", value="3"),
     lag_by_partition=(PartitionLag(partition="3", records=12), PartitionLag(partition="other", records=5)),
@@ -80,7 +80,7 @@ class TestGauges:
         expected = {
             "backfill_rows_done": 40, "backfill_throttled": 1, "backfill_throttle_rows_per_second": 50,
             'backfill_partition_lag_records{partition="3"}': 12, 'backfill_partition_lag_records{partition="other"}': 5,
-            "backfill_throttle_bytes_per_second": 70, "backfill_max_in_flight": 8, "backfill_stopping": 1, "backfill_paused": 0, "backfill_last_commit_timestamp_seconds": 1767225610,
+            "backfill_throttle_bytes_per_second": 70, "backfill_max_in_flight": 8, "backfill_split_target_seconds": 4, "backfill_chunk_rows": 0, "backfill_executors": 3, "backfill_stopping": 1, "backfill_paused": 0, "backfill_last_commit_timestamp_seconds": 1767225610,
         }  # fmt: skip
         assert {name: shown[name] for name in expected} == expected
 
@@ -91,7 +91,8 @@ class TestGauges:
         assert "backfill_eta_seconds" not in text
         assert "backfill_throttle_rows_per_second" not in text
         assert "backfill_throttle_bytes_per_second" not in text
-        assert "backfill_max_in_flight" not in text
+        for name in ("max_in_flight", "split_target_seconds", "chunk_rows"):
+            assert f"backfill_{name}" not in text
 
 
 class TestWhatTheLoopSaw:

@@ -9,6 +9,7 @@ from backfill_api.wire import Command, PauseCommand, RescaleCommand, ThrottleCom
 from backfill_console.commands.acknowledgements import (
     Controls,
     acknowledged,
+    changed_controls,
     controls_after,
     controls_of_driver,
     describe_controls,
@@ -34,6 +35,9 @@ class TestTheState:
             ("Throttle", Controls(), f"running without a limit {AT}"),
             ("Rescale", Controls(max_in_flight=1), f"reading at most 1 piece at a time {AT}"),
             ("Rescale", Controls("All", max_in_flight=8), f"reading at most 8 pieces at a time {AT}; it is paused"),
+            ("Rescale", Controls(None, split_target_seconds=90, executors=3), f"reading splits of about 1 min 30 s, on 3 executors {AT}"),
+            ("Rescale", Controls(None, max_in_flight=4, chunk_rows=5000), f"reading at most 4 pieces at a time, chunks of at most 5,000 rows {AT}"),
+            ("Rescale", Controls(None, chunk_rows=0), f"reading chunks of about 4 s {AT}"),
             ("Stop", Controls(), f"the attempt ends at a barrier {AT}"),
             ("Verify", Controls(), f"the driver compares source and target {AT}"),
         ],
@@ -68,6 +72,16 @@ class TestTheState:
         assert controls_after(wider, before) == replace(before, max_in_flight=8)
         assert controls_after(limited, replace(before, max_in_flight=8)).max_in_flight == 8
 
+    def test_a_width_is_described_by_the_values_that_a_command_changes(self):
+        """The others stay, so neither the answer nor the undo contains them."""
+        before = Controls(max_in_flight=2, split_target_seconds=4, executors=1)
+        slower = Command(type="Rescale", rescale=RescaleCommand(split_target_seconds=9))
+
+        after = controls_after(slower, before)
+        assert after == replace(before, split_target_seconds=9)
+        assert changed_controls(slower, after) == Controls(split_target_seconds=9)
+        assert changed_controls(Command(type="Resume"), before) == Controls()
+
 
 class TestTheUndo:
     """It restores the controls of before."""
@@ -83,6 +97,8 @@ class TestTheUndo:
             ("Throttle", Controls(None, 5, 7), ("throttle", "5", "--bytes", "7B")),
             ("Throttle", Controls(None, 5, None, "2026-11-26T22:10:00Z"), ("throttle", "5", "--until", "2026-11-26T22:10:00Z")),
             ("Rescale", Controls(max_in_flight=2), ("rescale", "2")),
+            ("Rescale", Controls(executors=2, chunk_rows=0), ("rescale", "--chunk-rows", "0", "--executors", "2")),
+            ("Rescale", Controls(max_in_flight=2, split_target_seconds=4), ("rescale", "2", "--split-seconds", "4")),
             ("Rescale", Controls(), ()),
             ("Stop", Controls(), ()),
             ("Verify", Controls(), ()),

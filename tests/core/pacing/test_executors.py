@@ -1,8 +1,17 @@
-"""Requested executors that a job does not have are reported, in time and no sooner."""
+"""The number of executors: missing ones are reported in time and no sooner, and another number is requested while the job runs."""
 
 import pytest
+from support.tables.jobs import job as resource
 
-from backfill_core.pacing.executors import LATE_S, LOOK_EVERY_S, ExecutorCount, executors_wanted
+from backfill_core.pacing.executors import (
+    LATE_S,
+    LOOK_EVERY_S,
+    ExecutorCount,
+    ExecutorRequest,
+    executors_wanted,
+    fixed_for_session,
+    surplus,
+)
 
 K8S = {"spark.master": "k8s://https://kubernetes.default.svc"}
 DYNAMIC = {**K8S, "spark.dynamicAllocation.enabled": "true", "spark.executor.instances": "9"}
@@ -61,3 +70,69 @@ class TestHowManyAreWanted:
     def test_the_requested_number_is_the_configured_minimum(self, conf, requested):
         """Dynamic allocation lowers the number to its minimum in an idle job."""
         assert executors_wanted(conf.get) == requested
+
+
+class TestAnotherNumber:
+    """A width asks for more or fewer executors while the job runs."""
+
+    def test_a_number_in_force_is_requested_once(self):
+        """As long as Spark's settings have the same number, nothing is asked, also not with a replaced executor that is still listed."""
+        count, request = counted(2, 3), ExecutorRequest(2)
+        assert not request.due(count, 0.0)
+
+        more = count.under(5)
+        assert request.due(more, 0.0)
+        assert not request.answered(5, "", 0.0).due(more, 100.0)
+        assert request.answered(5, "", 0.0).due(more.under(4), LOOK_EVERY_S)
+
+    def test_an_executor_that_was_late_is_removed(self):
+        """A pod that was requested earlier may start after the number fell."""
+        request = ExecutorRequest(5).answered(2, "", 0.0)
+
+        assert not request.due(ExecutorCount(2, there=2), 100.0)
+        assert request.due(ExecutorCount(2, there=3), 100.0)
+
+    def test_a_refused_request_is_reported_and_repeated(self):
+        """The job continues with the executors that it has."""
+        request, count = ExecutorRequest(2).answered(5, "no route to host", 10.0), ExecutorCount(5)
+        [warning] = request.warnings
+
+        assert not request.due(count, 10.0 + LOOK_EVERY_S - 0.1)
+        assert request.due(count, 10.0 + LOOK_EVERY_S)
+        assert warning.code == "ExecutorsUnchanged"
+        assert "stays 2" in warning.message
+        assert "no route to host" in warning.message
+        assert request.answered(5, "", 20.0).warnings == ()
+
+    def test_new_executors_get_a_minute_to_start(self):
+        """Then they are reported missing; without a number in force the settings decide."""
+        looks = int(LATE_S / LOOK_EVERY_S)
+        count = counted(2, *[1] * (looks + 1)).under(4)
+
+        assert count.warnings == ()
+        assert count.due(LATE_S)
+        assert count.under(None).wanted == count.under(4).wanted == 4
+
+    @pytest.mark.parametrize(
+        ("busy", "wanted", "removed"),
+        [
+            ({"1": True, "2": True, "3": True}, 2, ("3",)),
+            ({"1": False, "2": True, "10": True, "9": True}, 2, ("1", "10")),
+            ({"1": True, "2": False}, 2, ()),
+            ({"1": True}, 4, ()),
+        ],
+    )
+    def test_idle_executors_are_removed_first_and_then_the_newest(self, busy, wanted, removed):
+        """An idle one loses no task; the newest one has the fewest files of a shuffle."""
+        assert surplus(busy, wanted) == removed
+
+    def test_the_number_is_fixed_without_executors_of_its_own(self):
+        """A reason of the spec comes first."""
+        spec = resource("/a", "/b").spec
+        alone = resource("/a", "/b", executor={"instances": 0}).spec
+
+        assert "executors" not in fixed_for_session(spec, K8S.get, ours=True)
+        assert "caller" in fixed_for_session(spec, K8S.get, ours=False)["executors"]
+        assert "Kubernetes" in fixed_for_session(spec, {"spark.master": "local[2]"}.get, ours=True)["executors"]
+        assert "instances is 0" in fixed_for_session(alone, {}.get, ours=True)["executors"]
+        assert "chunk_rows" in fixed_for_session(spec, {}.get, ours=True)

@@ -15,7 +15,7 @@ LOSE_ONE = """
 import json, os, signal, sys, time
 from pathlib import Path
 from pyspark.sql import SparkSession
-from backfill_spark.jvm.session import executors_removed, executors_there
+from backfill_spark.executors.calls import executors_removed, executors_there
 
 conf = {"spark.ui.enabled": "false", "spark.executor.memory": "512m", "spark.testing.memory": "2147480000"}
 builder = SparkSession.builder.master("local-cluster[1,1,512]")
