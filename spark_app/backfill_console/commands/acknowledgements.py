@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.spec.override import WIDTH_FIELDS
@@ -69,12 +70,14 @@ def controls_after(command: Command, reported: Controls) -> Controls:
             return replace(reported, paused=None)
         case "Throttle":
             limit = command.throttle or ThrottleCommand()
+            kept: dict[str, Any] = given_width(reported)
             return Controls(
                 reported.paused, limit.rows_per_second, limit.bytes_per_second, limit.until, limit.for_seconds,
-                **given_width(reported),
+                **kept,
             )  # fmt: skip
         case "Rescale" if command.rescale is not None:
-            return replace(reported, **command.rescale.given)
+            changed: dict[str, Any] = command.rescale.given
+            return replace(reported, **changed)
         case _:
             return reported
 
@@ -82,7 +85,8 @@ def controls_after(command: Command, reported: Controls) -> Controls:
 def changed_controls(command: Command, controls: Controls) -> Controls:
     """Return controls without the values of the width that a command does not change."""
     changed = {} if command.rescale is None else command.rescale.given
-    return replace(controls, **{name: None for name in WIDTH_FIELDS if name not in changed})
+    kept: dict[str, Any] = {name: None for name in WIDTH_FIELDS if name not in changed}
+    return replace(controls, **kept)
 
 
 def describe_controls(command: CommandType, controls: Controls, progress: ProgressSummary | None) -> str:
