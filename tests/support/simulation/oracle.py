@@ -207,10 +207,9 @@ class Oracle:
         if kind is WorkKind.HISTORY:
             demand(self._paused is None, "history started while paused (R-SNAP-43)")
             limited = " under a limit" if self._rate else ""
-            readers = self.width.most
+            readers = self.width.check_start(work)
             most = readers if self._given.never_limited else self._model.IN_FLIGHT_MAX * readers // DEFAULT
             demand(in_flight <= most, f"{in_flight} pieces of history in flight{limited}, for {readers} readers")
-            self.width.check_start(work)
             self.full += in_flight >= readers > DEFAULT
             self.splits += 1
             self._check_rate(work, now_s)

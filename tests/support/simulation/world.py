@@ -24,7 +24,7 @@ from support.simulation.seeds.story import describe
 from support.simulation.shell import Shell
 from support.simulation.tables import Row, Target
 
-from backfill_api.spec.override import WIDTH_FIELDS, Width
+from backfill_api.spec.override import Width
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.errors import BackfillError
 from backfill_core.job.auto_pace import COMMIT_SECONDS
@@ -102,7 +102,7 @@ class World:
             verify_final=given.verify_final,
             auto=COMMITS_IN_A_SECOND if given.auto else None,
             publish=given.publish,
-            fixed_width=dict.fromkeys(WIDTH_FIELDS, "it runs one piece at a time") if self._fixed else {},
+            fixed_width=rescaled.FIXED if self._fixed else {},
         )
 
     # ------------------------------------------------------------------ time
@@ -395,8 +395,6 @@ class World:
         before = before.begun_anew() if anew else before
         if state is None and self.given.hidden:
             before = replace(before, publication=Publication())
-        width = rescaled.width_of(self.given, before.attempt + 1, self.model.chunk_rows)
-        controls = before.controls.under_spec(
-            self.given.paused, self.given.rows_per_s, width=Width() if self._fixed else width
-        )
+        width = Width() if self._fixed else rescaled.width_of(self.given, before.attempt + 1, self.model.chunk_rows)
+        controls = before.controls.under_spec(self.given.paused, self.given.rows_per_s, width=width)
         return replace(before, attempt=before.attempt + 1, controls=controls.at(self.wall_ms))

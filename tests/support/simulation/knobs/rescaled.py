@@ -8,7 +8,7 @@ from random import Random
 from support.simulation.law import demand
 from support.simulation.scenario import Scenario
 
-from backfill_api.spec.override import Width
+from backfill_api.spec.override import WIDTH_FIELDS, Width
 from backfill_api.spec.spec import BackfillSpec
 from backfill_core.job.state import JobState
 from backfill_core.protocol.commands import Command, Rescale
@@ -20,6 +20,7 @@ DEFAULT = 2
 CHOICES = (1, 2, 3, 5)
 SECONDS = (1, 4, 20)
 ROWS = (0, 2, 3, 5)
+FIXED = dict.fromkeys(WIDTH_FIELDS, "it runs one piece at a time")
 UNBOUNDED = 10**9
 """Rows of a chunk whose size follows the time."""
 
@@ -77,11 +78,6 @@ class WidthOracle:
         self.changes = 0
         """Acknowledged widths."""
 
-    @property
-    def most(self) -> int:
-        """Pieces of history that may surely run at the same time."""
-        return self._most["max_in_flight"]
-
     def on_reopen(self, attempt: int, last: JobState | None) -> None:
         """Begin an attempt: each stored value holds, unless the spec has another one than that of the last attempt."""
         spec = width_of(self._given, attempt, self._chunk_rows)
@@ -113,11 +109,12 @@ class WidthOracle:
         for name, bound in _bounds(command.width).items():
             self._most[name] = max([bound, *(bounds[name] for bounds in after if name in bounds)])
 
-    def check_start(self, work: Work) -> None:
-        """Check that a piece of history that starts is not larger than a chunk may be."""
+    def check_start(self, work: Work) -> int:
+        """Check that a piece of history that starts is not larger than a chunk may be; return how many may run at the same time."""
         rows = getattr(work, "rows_max", None)
         most = self._most["chunk_rows"]
         demand(rows is None or rows <= most, f"a chunk of at most {rows} rows started, for {most} rows of a chunk")
+        return self._most["max_in_flight"]
 
     def check_stored(self, state: JobState, heard: Mapping[int, Command]) -> None:
         """Check a state of the newest attempt: its width is that of the commands that it heard and took, one after the other.
