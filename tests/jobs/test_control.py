@@ -16,7 +16,7 @@ from support.tables.oracle import adds_of, rows_in, seals, violations
 from support.tables.other_engine import update
 
 from backfill.control import Client, find
-from backfill_api.wire import Command
+from backfill_api.wire import Command, RescaleCommand
 from backfill_core.command_errors import CommandRefusedError
 from backfill_core.errors import EXIT_STOPPED
 
@@ -267,3 +267,33 @@ class TestAWidth:
 
         assert (before.max_in_flight, wide.revision, again.max_in_flight) == (2, 1, 5)
         assert (outcome.outcome, outcome.progress.max_in_flight, place.wrong()) == ("Complete", 3, [])
+
+    def test_a_target_duration_is_in_force_and_a_value_without_an_effect_is_refused(self, place, tmp_path):
+        """The splits of a Snapshot have no number of rows, and this driver has no executors."""
+        with place.run(desiredState="Paused") as running:
+            before = running.fenced()
+            running.command("Rescale", max_in_flight=1, split_target_seconds=9)
+            after = running.until(lambda progress: progress.split_target_seconds == 9)
+            for value in ("chunk_rows", "executors"):
+                command = Command(type="Rescale", rescale=RescaleCommand(max_in_flight=7, **{value: 5}))
+                ack = find(tmp_path / "state", "default/job").command(command, wait_s=30)
+                assert (ack.outcome, "of this job cannot change" in ack.message) == ("Refused", True)
+            running.command("Resume")
+            outcome = running.outcome()
+
+        assert (before.split_target_seconds, before.chunk_rows, before.executors) == (4, None, None)
+        assert (after.max_in_flight, outcome.progress.max_in_flight) == (1, 1)
+        assert (outcome.outcome, outcome.progress.split_target_seconds, place.wrong()) == ("Complete", 9, [])
+
+    def test_chunks_have_the_rows_of_the_command(self, place):
+        """With the rows of the spec there would be forty chunks."""
+        small = {"type": "Arrangement", "arrangement": {"chunkRows": 100, "maxReadAmplification": 1000}}
+        with place.run(desiredState="Paused", strategy=small) as running:
+            before = running.fenced()
+            running.command("Rescale", chunk_rows=1000)
+            running.command("Resume")
+            outcome = running.outcome()
+
+        assert (before.chunk_rows, outcome.progress.chunk_rows) == (100, 1000)
+        assert 4 <= outcome.progress.splits_done <= 8
+        assert (outcome.outcome, place.wrong()) == ("Complete", [])
