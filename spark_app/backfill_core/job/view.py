@@ -196,7 +196,8 @@ class AttemptView:
         self._strategy.on(LimitSet(self._rows_per_s, burst_s, self._controls.bytes_per_s), now)
 
     def _set_width(self, now: Now) -> None:
-        self._strategy.on(WidthSet(self._controls.width), now)
+        if self._controls.width.given.keys() - {"executors"}:
+            self._strategy.on(WidthSet(self._controls.width), now)
 
     @property
     def _rows_per_s(self) -> int | None:

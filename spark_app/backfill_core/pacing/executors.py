@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.width import fixed_width
+from backfill_api.width import fixed_width, width_of
 from backfill_core.protocol.strategy import JobWarning
 
 LATE_S = 60.0
@@ -113,13 +113,21 @@ def fixed_for_session(
         setting: Returns a setting of the session by name, or the given default.
         ours: True if the driver opened the session.
     """
+    reason = _fixed_executors(spec, setting, ours=ours)
+    return {**({"executors": reason} if reason else {}), **fixed_width(spec)}
+
+
+def _fixed_executors(spec: BackfillSpec, setting: Callable[[str, str], str | None], *, ours: bool) -> str:
     if not ours:
-        reason = "the session belongs to the caller, who decides their number"
-    elif not on_kubernetes(setting):
-        reason = "the driver gets none from Kubernetes"
-    else:
-        return fixed_width(spec)
-    return {"executors": reason, **fixed_width(spec)}
+        return "the session belongs to the caller, who decides their number"
+    if not on_kubernetes(setting):
+        return "the driver gets none from Kubernetes"
+    if _follows_load(setting):
+        return "their number follows the load, by spark.dynamicAllocation.enabled"
+    if (requested := executors_wanted(setting)) != width_of(spec).executors:
+        # Such as a session that no operator configured: a number that nobody asked for must not end executors.
+        return f"the session requests {requested}, and not the number of executor.instances"
+    return ""
 
 
 def on_kubernetes(setting: Callable[[str, str], str | None]) -> bool:
@@ -135,6 +143,9 @@ def executors_wanted(setting: Callable[[str, str], str | None]) -> int:
     """
     if not on_kubernetes(setting):
         return 0
-    follows_load = setting("spark.dynamicAllocation.enabled", "false") == "true"
-    name = "spark.dynamicAllocation.minExecutors" if follows_load else "spark.executor.instances"
+    name = "spark.dynamicAllocation.minExecutors" if _follows_load(setting) else "spark.executor.instances"
     return int(setting(name, "0") or 0)
+
+
+def _follows_load(setting: Callable[[str, str], str | None]) -> bool:
+    return setting("spark.dynamicAllocation.enabled", "false") == "true"

@@ -204,7 +204,10 @@ class LimitSet:
 
 @dataclass(frozen=True, slots=True)
 class WidthSet:
-    """Width in force from now on, for pieces that begin later; those that run already may end. A strategy ignores absent values."""
+    """Width in force from now on, for pieces that begin later; those that run already may end.
+
+    A strategy ignores absent values. It receives none if all values of pieces are fixed.
+    """
 
     width: Width
 

@@ -129,10 +129,19 @@ class TestAnotherNumber:
     def test_the_number_is_fixed_without_executors_of_its_own(self):
         """A reason of the spec comes first."""
         spec = resource("/a", "/b").spec
+        ones, dynamic = (
+            {**K8S, "spark.executor.instances": "1"},
+            {**DYNAMIC, "spark.dynamicAllocation.minExecutors": "1"},
+        )
         alone = resource("/a", "/b", executor={"instances": 0}).spec
 
-        assert "executors" not in fixed_for_session(spec, K8S.get, ours=True)
-        assert "caller" in fixed_for_session(spec, K8S.get, ours=False)["executors"]
+        assert "executors" not in fixed_for_session(spec, ones.get, ours=True)
+        assert "caller" in fixed_for_session(spec, ones.get, ours=False)["executors"]
+        assert "follows the load" in fixed_for_session(spec, dynamic.get, ours=True)["executors"]
         assert "Kubernetes" in fixed_for_session(spec, {"spark.master": "local[2]"}.get, ours=True)["executors"]
+        five = {**K8S, "spark.executor.instances": "5"}
+        assert "requests 5" in fixed_for_session(spec, five.get, ours=True)["executors"], (
+            "no operator set the spec's number"
+        )
         assert "instances is 0" in fixed_for_session(alone, {}.get, ours=True)["executors"]
         assert "chunk_rows" in fixed_for_session(spec, {}.get, ours=True)
