@@ -170,10 +170,10 @@ def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> R
 
     The tables are also opened again after a commit that changed the target's columns: the attempt's schemas are then outdated.
     """
-    reopened = 0
+    reopened, executors = 0, ExecutorWatch(context.spark, context.spark.sparkContext.getConf().get)
     while True:
         try:
-            return _run_attempt(context, caller, began_s)
+            return _run_attempt(context, caller, began_s, executors)
         except ColumnsFollowedError:
             reopened = -1
         except (StateMovedError, StagedFilesGoneError):
@@ -185,7 +185,7 @@ def _run_until_fenced(context: JobContext, caller: _Caller, began_s: float) -> R
             context = context.reopened()
 
 
-def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOutcome:
+def _run_attempt(context: JobContext, caller: _Caller, began_s: float, executors: ExecutorWatch) -> RunOutcome:
     state = context.state
     ended = state is not None and state.finished and not state.dropped(context.stored.txn_version)
     if (
@@ -214,7 +214,7 @@ def _run_attempt(context: JobContext, caller: _Caller, began_s: float) -> RunOut
         job = job.emptied()
         # A proof before the first write is a separate step, not part of the start.
         spent = {START: now().mono_s - began_s - proof_s} | ({KEY_PROOF: proof_s} if proof_s else {})
-        return _Attempt(job, caller, key_proven=key_proven, spent=spent).run(measures)
+        return _Attempt(job, caller, executors, key_proven=key_proven, spent=spent).run(measures)
 
 
 def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
@@ -241,13 +241,20 @@ def _check_keys(job: OpenedJob, settings: DriverSettings) -> bool:
 class _Attempt:
     """Connects the parts of one running attempt."""
 
-    def __init__(self, opened: OpenedJob, caller: _Caller, *, key_proven: bool, spent: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        opened: OpenedJob,
+        caller: _Caller,
+        executors: ExecutorWatch,
+        *,
+        key_proven: bool,
+        spent: Mapping[str, float],
+    ) -> None:
         """Build the core from the stored state and the executor from the opened job."""
         self._caller = caller
         self._job_id, self._job = opened.backfill.job_id, opened
         spec, moment = opened.backfill.spec, now()
-        setting = opened.spark.sparkContext.getConf().get
-        fixed = fixed_for_session(spec, setting, ours=caller.embedded)
+        fixed = fixed_for_session(spec, executors.setting, ours=caller.embedded)
         state = _next_state(opened, moment, fixed)
         self._attempt = state.attempt
         proves_key = caller.settings.check_unique is not False and opened.tables.proves_key
@@ -276,7 +283,7 @@ class _Attempt:
         self._view: JobView = job.view(moment)
         self._format_position = opened.format_position
         self._java = JavaWatch(opened.spark, lambda: self._loop.mark, ours=caller.embedded)
-        self._executors = ExecutorWatch(opened.spark, setting)
+        self._executors = executors
         self._progress: Progress = progress_of(self._view, moment, self._format_position)
 
     def run(self, measures: Sequence[Gauge]) -> RunOutcome:

@@ -23,14 +23,14 @@ REFUSED = "it does not accept the request"
 
 
 class ExecutorWatch:
-    """Counts the executors of a session and those that it lost, and changes their number.
+    """Counts the executors of a session and those that it lost, and changes their number; for all attempts of a process.
 
     Spark may take minutes to answer a request, so a thread makes it. A failed request is repeated, and never ends the job.
     """
 
     def __init__(self, spark: SparkSession, setting: Callable[[str, str], str | None]) -> None:
         """Take the session, and the function that returns one of its settings by name, or the given default."""
-        self._spark = spark
+        self._spark, self.setting = spark, setting
         self._count = ExecutorCount(executors_wanted(setting))
         self._losses = ExecutorLosses(watched=on_kubernetes(setting))
         self._request = ExecutorRequest(self._count.wanted)
