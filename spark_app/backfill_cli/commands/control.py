@@ -189,7 +189,7 @@ def throttle(
     "split_target_seconds",
     metavar="N",
     type=click.IntRange(1, SPLIT_SECONDS_MAX),
-    help="Target duration of a split: 1 to 600.",
+    help="Target duration of a split, in seconds.",
 )
 @click.option(
     "--chunk-rows",
