@@ -125,7 +125,7 @@ def _fixed_executors(spec: BackfillSpec, setting: Callable[[str, str], str | Non
     if _follows_load(setting):
         return "their number follows the load, by spark.dynamicAllocation.enabled"
     if (requested := executors_wanted(setting)) != width_of(spec).executors:
-        # Such as a session that no operator configured: a number that nobody asked for must not end executors.
+        # Such as a session that no operator configured. A number that no user set must not end executors.
         return f"the session requests {requested}, and not the number of executor.instances"
     return ""
 
