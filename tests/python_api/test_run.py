@@ -275,6 +275,22 @@ class TestCommands:
             assert [ack.outcome for ack in acks] == ["Applied"] * 3
             assert len(scripted.seen) == 3
 
+    def test_a_width_has_the_values_that_are_given(self, job, tmp_path):
+        """The status shows them; a call without a value is an error of the caller."""
+        with running(tmp_path / "state"):
+            assert job.rescale(3, chunk_rows=0).outcome == "Applied"
+            assert job.rescale(split_target_seconds=9, executors=2).outcome == "Applied"
+            status = job.status()
+
+            assert (status.max_in_flight, status.split_target_seconds, status.chunk_rows, status.executors) == (
+                3,
+                9,
+                0,
+                2,
+            )
+            with pytest.raises(ValueError, match="changes nothing"):
+                job.rescale()
+
     def test_status_and_verify_use_the_driver(self, job, tmp_path):
         """The driver has more information than the target, and the caller needs no Spark."""
         with running(tmp_path / "state"):
