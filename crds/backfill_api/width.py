@@ -37,6 +37,16 @@ def _fixed_executors(spec: BackfillSpec) -> str:
     return ""
 
 
+def spec_path(name: str, member: str) -> tuple[str, ...]:
+    """Return the path of a value of the width in the document of a spec.
+
+    Args:
+        name: The name of the value in Python.
+        member: The member of the spec's strategy.
+    """
+    return ("executor", "instances") if name == "executors" else ("strategy", member, WIDTH_FIELDS[name])
+
+
 def width_of(spec: BackfillSpec) -> Width:
     """Return the values of the width that a command can change, as the spec gives them; the others are `None`."""
     params, fixed = spec.strategy.params, fixed_width(spec)
