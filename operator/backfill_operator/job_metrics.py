@@ -61,6 +61,7 @@ FAMILIES: Final = (
     JobFamily("eta_seconds_high", "Upper bound of the estimate."),
     JobFamily("throttled", "1 while a limit is in force."),
     JobFamily("max_in_flight", "Most pieces of the snapshot that run at the same time."),
+    JobFamily("executors", "Requested executors, if a command can change their number."),
     JobFamily("paused", "1 while a pause, or a limit of 0, is in force."),
     JobFamily("attempt", "Number of the current attempt."),
     JobFamily("commit_age_seconds", "Seconds without a commit of a ready driver."),

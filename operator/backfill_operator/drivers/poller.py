@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_api.status.progress import Progress
 from backfill_api.wire import Ack, CommandRequest
 from backfill_core.lifecycle.observation import DriverReport
@@ -261,8 +262,8 @@ def _transitions(progress: Progress | None) -> tuple[object, ...]:
         return ()
     return (
         progress.phase, progress.percent, progress.paused, progress.quiet, progress.throttle_rows_per_second,
-        progress.throttle_bytes_per_second, progress.throttle_until, progress.max_in_flight, progress.revision, progress.caught_up, progress.non_convergent, progress.reason,
-        progress.table_version is None,
+        progress.throttle_bytes_per_second, progress.throttle_until, progress.revision, progress.caught_up, progress.non_convergent, progress.reason,
+        progress.table_version is None, *(getattr(progress, name) for name in WIDTH_FIELDS),
     )  # fmt: skip
 
 

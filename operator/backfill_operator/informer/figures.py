@@ -45,6 +45,7 @@ MEASURED: Final = {
     "progress": (
         "step", "percent", "rowsTotal", "rowsDone", "rowsPerSecond", "lagVersions", "lagRecords", "lagSeconds", "eta",
         "etaSeconds", "etaSecondsLow", "etaSecondsHigh", "lastCommitTime", "warningCodes", "maxInFlight",
+        "executors",
     ),
     "attempt": ("number", "procedure", "readyTime"),
     "control": ("rowsPerSecond", "bytesPerSecond", "pendingSince"),
@@ -68,6 +69,7 @@ class JobFigures(NamedTuple):
     eta_seconds_high: int | None
     throttled: int
     max_in_flight: int | None
+    executors: int | None
     paused: int
     attempt: int
     commit_age_seconds: int | None
@@ -112,6 +114,7 @@ def figures_of(status: Mapping[str, Any], *, active: bool, now_ms: int) -> JobFi
         eta_seconds_high=high_s,
         throttled=int(_is_true(conditions, "Throttled")),
         max_in_flight=_count(progress, "maxInFlight") if running else None,
+        executors=_count(progress, "executors") if running else None,
         paused=int(_is_true(conditions, "Paused") or 0 in limits),
         attempt=_count(attempt, "number") or 0,
         commit_age_seconds=_age_s(now_ms, ready_ms, _ms(progress, "lastCommitTime"), resumed_ms) if commits else None,

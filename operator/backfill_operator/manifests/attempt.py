@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from backfill_api.spec.override import Width
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.procedure import ProcedureKind
 from backfill_api.status.status import AttemptKind
@@ -93,8 +94,8 @@ class Launch:
     until: str | None = None
     """End of the limit, RFC 3339; `None` if it has no end."""
 
-    max_in_flight: int | None = None
-    """Pieces of history that run at the same time, at most; `None` for those of the spec."""
+    width: Width = Width()
+    """Values of the width that an override sets; the spec has the others."""
 
     refresh: bool = False
     """True if the driver continues a job that has ended."""

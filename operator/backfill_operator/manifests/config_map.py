@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from backfill_api.names import API_VERSION, KIND
+from backfill_api.width import BY_TIME, spec_path, width_of
 from backfill_operator.manifests.attempt import Launch
 from backfill_operator.manifests.driver_pod import executor_template
 from backfill_operator.manifests.names import CONF_KEY, EXECUTOR_KEY, SPEC_KEY, metadata
@@ -67,16 +68,35 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
         throttle["auto"] = launch.spec.throttle.auto.model_dump(mode="json", by_alias=True)
     if throttle:
         spec["throttle"] = throttle
-    strategy = launch.spec.strategy
-    if launch.max_in_flight not in (None, strategy.params.in_flight_max):
-        spec.setdefault("strategy", {"type": strategy.type}).setdefault(strategy.member, {})
-        spec["strategy"][strategy.member]["maxInFlight"] = launch.max_in_flight
+    _set_width(spec, launch)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {"name": launch.name, "namespace": launch.namespace},
         "spec": spec,
     }
+
+
+def _set_width(spec: dict[str, Any], launch: Launch) -> None:
+    """Set the number of executors, and the values of the width that an override sets: a driver takes them for those of its spec."""
+    number = launch.spec.executor.model_dump(
+        mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"instances", "dynamic"}
+    )
+    if number:
+        spec["executor"] = number
+    given, strategy = width_of(launch.spec).given, launch.spec.strategy
+    for name, value in launch.width.given.items():
+        if value == given.get(name):
+            continue
+        *above, field = spec_path(name, strategy.member)
+        if above[0] == "strategy":
+            spec.setdefault("strategy", {"type": strategy.type})
+        part = spec
+        for below in above:
+            part = part.setdefault(below, {})
+        part[field] = value
+        if (name, value) == ("chunk_rows", BY_TIME):
+            del part[field]  # a spec has no number for it
 
 
 def _yaml(document: dict[str, Any]) -> str:

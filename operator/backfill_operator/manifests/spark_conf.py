@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from backfill_api.spec.combinations import knows_bytes
+from backfill_api.width import EXECUTORS_DEFAULT
 from backfill_core.cluster_rules.conf_rules import conf_findings
 from backfill_core.cluster_rules.container_sizes import DRIVER_DEFAULT, EXECUTOR_DEFAULT, Size, size, with_defaults
 from backfill_core.cluster_rules.finding import refuse_first
@@ -23,7 +24,6 @@ from backfill_operator.manifests.names import (
 )
 from backfill_operator.manifests.secret import RPC_SECRET_FILE
 
-INSTANCES_DEFAULT = 1
 CORES_MAX = 512
 """Limit for the partitions of shuffles and of Delta's small jobs, one per core: more partitions only cost time."""
 
@@ -185,8 +185,8 @@ def _executors(launch: Launch) -> dict[str, str]:
 
 
 def _instances(launch: Launch) -> int:
-    given = launch.spec.executor.instances
-    return INSTANCES_DEFAULT if given is None else given
+    given = launch.width.executors or launch.spec.executor.instances
+    return EXECUTORS_DEFAULT if given is None else given
 
 
 def _escaped(text: str, more: str) -> str:

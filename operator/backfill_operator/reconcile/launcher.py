@@ -87,7 +87,7 @@ def manifests_of(installation: Installation) -> Manifests:
             rows_per_second=action.rows_per_second,
             bytes_per_second=action.bytes_per_second,
             until=action.until,
-            max_in_flight=action.max_in_flight,
+            width=action.width,
             refresh=action.refresh,
             procedure=action.procedure,
             detached=action.detached,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from backfill_api.spec.override import Width
 from backfill_api.status.procedure import ProcedureKind
 from backfill_api.status.status import AttemptKind, BackfillStatus
 from backfill_api.wire import CommandRequest
@@ -51,8 +52,8 @@ class LaunchDriver:
     until: str | None = None
     """End of the limit, RFC 3339; `None` if it has no end."""
 
-    max_in_flight: int | None = None
-    """Pieces of history that run at the same time, at most; `None` for those of the spec."""
+    width: Width = Width()
+    """Values of the width that an override sets; the spec has the others."""
 
     refresh: bool = False
     """True if the driver continues a job that has ended."""

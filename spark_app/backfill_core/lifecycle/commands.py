@@ -2,7 +2,7 @@
 
 Each command keeps one revision, and revisions only grow. A command is recorded in the status before it is sent,
 and is sent again until it is acknowledged. Pause and limit are two dimensions: if both change, two commands with two revisions
-follow. The width is a third. A newer command replaces a waiting one of its dimension.
+follow. The width is a third, and one command has all of its values that differ. A newer command replaces a waiting one of its dimension.
 
 The design is level-based: the desired controls are compared with those that the driver *reports*. So a lost command, a command from
 another sender, and a control restored from the target's state are all corrected in the same way.
@@ -10,12 +10,12 @@ another sender, and a control restored from the target's state are all corrected
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from backfill_api.names import VERIFY_ANNOTATION
 from backfill_api.spec.bounds import REVISION_MAX, REVISIONS_AHEAD_MAX, count
-from backfill_api.spec.override import ThrottleSpec
+from backfill_api.spec.override import WIDTH_FIELDS, ThrottleSpec, Width
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import ACKS_MAX, Acknowledgement, Control, PendingCommand
 from backfill_api.timestamps import ms_of, rfc3339, rfc3339_ms
@@ -24,6 +24,7 @@ from backfill_core.lifecycle.inputs.all_jobs import switch_claim
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
 from backfill_core.lifecycle.inputs.desired import Desired
+from backfill_core.lifecycle.inputs.launched_of import executors_can_change
 from backfill_core.lifecycle.inputs.procedures import requested, wants_receipt
 
 RESEND_S = 1.0
@@ -58,6 +59,7 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
         stop: True to stop the driver. This is requested once; later decisions find the stop in the status.
         steer: True if other commands are allowed: the driver does not stop, and the spec is readable.
     """
+    context = _of_attempt(context)
     control = context.status.control or Control()
     if control.attempt != number and context.progress is None:
         return CommandPlan(control, decided=False, requests=())  # this attempt's driver has not reported yet
@@ -103,14 +105,15 @@ def settled(context: Context, control: Control) -> bool:
     """Return whether the desired controls are in force, as far as the status shows. Verify and Stop are not controls, and do not count."""
     if any(pending.command.type in (*_PAUSE, "Throttle", "Rescale") for pending in control.pending):
         return False
+    context = _of_attempt(context)
     desired = context.desired
-    sent = control.paused == desired.paused and control.max_in_flight in (None, desired.max_in_flight)
+    sent = control.paused == desired.paused and not _differing(desired.width, _values(control))
     if not sent or not limit_follows(context, control, _sent(control)):
         return False
     progress = context.progress
     if progress is None or progress.revision < control.acked_revision:
         return True
-    rescaled = progress.max_in_flight in (None, desired.max_in_flight)
+    rescaled = not _differing(desired.width, _values(progress))
     return rescaled and progress.paused == desired.paused and limit_follows(context, control, reported_limit(progress))
 
 
@@ -273,22 +276,43 @@ def _corrections(context: Context, control: Control) -> list[Command]:
     outdated = desired.until_ms is not None and limit == desired.limit and then != desired.then
     if outdated or not limit_follows(context, control, limit):
         commands.append(Command(type="Throttle", throttle=_throttle(desired)))
-    width = _width(control, progress if current else None)
-    if desired.max_in_flight is not None and width not in (None, desired.max_in_flight):
-        commands.append(Command(type="Rescale", rescale=RescaleCommand(max_in_flight=desired.max_in_flight)))
+    width = _rescaled(control, desired.width, progress if current else None)
+    if width:
+        commands.append(Command(type="Rescale", rescale=RescaleCommand(**width)))
     return commands
 
 
-def _width(control: Control, progress: Progress | None) -> int | None:
-    """Return the width once all waiting commands are acknowledged.
+def _rescaled(control: Control, desired: Width, progress: Progress | None) -> dict[str, int]:
+    """Return the values of the width to send; empty if none differs once all waiting commands are acknowledged.
 
-    `None` if it is not known: an earlier version of the operator launched the attempt, and its driver reports no width.
+    A value that neither a report nor the record of the launch has is not known, and is not sent: driver and operator of that launch are of
+    an earlier version. A new command replaces the waiting one, so it has the values of that one too.
     """
+    now = _values(control) | ({} if progress is None else _values(progress))
     waiting = [pending.command.rescale for pending in control.pending if pending.command.rescale is not None]
-    if waiting:
-        return waiting[-1].max_in_flight
-    reported = None if progress is None else progress.max_in_flight
-    return control.max_in_flight if reported is None else reported
+    later = now | {name: value for rescale in waiting for name, value in rescale.given.items()}
+    differing = _differing(desired, later)
+    return _differing(desired, now) | differing if differing else {}
+
+
+def _of_attempt(context: Context) -> Context:
+    """Return the context without a desired number of executors if the pods of the attempt have a fixed number."""
+    width, pod = context.desired.width, context.pod
+    if width.executors is None or pod is None or executors_can_change(pod.launched_fields):
+        return context
+    fixed = width.model_copy(update={"executors": None})
+    return replace(context, desired=replace(context.desired, width=fixed))
+
+
+def _values(reported: Control | Progress) -> dict[str, int]:
+    """Return the known values of a width, by their names in Python."""
+    values = {name: getattr(reported, name) for name in WIDTH_FIELDS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _differing(desired: Width, known: Mapping[str, int]) -> dict[str, int]:
+    """Return the desired values that differ from the known ones."""
+    return {name: value for name, value in desired.given.items() if known.get(name, value) != value}
 
 
 def _throttle(desired: Desired) -> ThrottleCommand:

@@ -43,8 +43,8 @@ NEXT_ATTEMPT = [
     ({}, {"verify": "Final"}, "spec.verify"),
     (
         {},
-        {"strategy": {"type": "Snapshot", "snapshot": {"splitTargetSeconds": 3}}},
-        "spec.strategy.snapshot.splitTargetSeconds",
+        {"strategy": {"type": "Snapshot", "snapshot": {"changeBatchSeconds": 3}}},
+        "spec.strategy.snapshot.changeBatchSeconds",
     ),
     ({}, {"drainTimeoutSeconds": 90}, "spec.drainTimeoutSeconds"),
 ]
@@ -230,10 +230,10 @@ class TestAnEditBesideADriverThatRan:
     def test_each_pending_edit_causes_one_event(self) -> None:
         """The condition lasts until the next attempt, which has no pending edit."""
         before = observed(status=STATUSES["running"], pods=(made_of(),))
-        edited = after(before, checked(before), spec=spec(executor={"instances": 2}), generation=2)
+        edited = after(before, checked(before), spec=spec(executor={"instances": 0}), generation=2)
         first = checked(edited)
         second = checked(after(edited, first))
-        third = checked(after(edited, second, spec=spec(executor={"instances": 2}, after="Follow"), generation=3))
+        third = checked(after(edited, second, spec=spec(executor={"instances": 0}, after="Follow"), generation=3))
         back = checked(after(edited, third, spec=spec(), generation=4))
 
         assert [(event.kind, event.reason) for event in first.events] == [("Normal", "EditPending")]
@@ -245,7 +245,7 @@ class TestAnEditBesideADriverThatRan:
     def test_a_pending_edit_names_at_most_five_fields(self) -> None:
         """A number stands for the other fields."""
         many = spec(
-            after="Follow", verify="Final", barrier={"intervalMs": 500, "commitEvery": 2}, executor={"instances": 2},
+            after="Follow", verify="Final", barrier={"intervalMs": 500, "commitEvery": 2}, executor={"instances": 0},
             driver={"serviceAccountName": "other"}, spark={"image": "localhost/spark:2"},
         )  # fmt: skip
 
@@ -300,7 +300,8 @@ class TestWhatAPodIsMadeOf:
             {"activeDeadlineSeconds": 60, "startupTimeoutSeconds": 60, "drainTimeoutSeconds": 90},
             {"ttlSecondsAfterFinished": 60, "deletionPolicy": "Immediate", "retainDriver": "Never"},
             {"verify": "None", "strategy": {"type": "Snapshot"}},
-            {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 5}}},
+            {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 5, "splitTargetSeconds": 9}}},
+            {"executor": {"instances": 2}},
         ],
     )
     def test_the_launch_hash_ignores_fields_that_the_operator_reads(self, edit: dict[str, Any]) -> None:
@@ -314,7 +315,9 @@ class TestWhatAPodIsMadeOf:
             {"spark": {"conf": {"spark.sql.session.timeZone": "UTC"}}},
             {"driver": {"resources": {"limits": {"memory": "4Gi"}}}},
             {"driver": {"template": {"spec": {"nodeSelector": {"disk": "fast"}}}}},
-            {"executor": {"instances": 2}},
+            {"executor": {"instances": 0}},
+            {"executor": {"dynamic": {}}},
+            {"executor": {"resources": {"limits": {"memory": "4Gi"}}}},
             {"barrier": {"intervalMs": 500}},
             {"after": "Follow"},
             {"transform": {"where": "id > 5"}},

@@ -13,6 +13,7 @@ from backfill_api.names import ALL_JOBS_CONFIG_MAP, ALL_JOBS_KEY
 from backfill_api.plain_text import printable
 from backfill_api.spec.bounds import NOTE_MAX
 from backfill_api.spec.change_claim import ChangeClaim, PauseAll
+from backfill_api.spec.override import WIDTH_FIELDS, Width
 from backfill_api.status.status import Control
 from backfill_api.timestamps import ms_of
 from backfill_core.lifecycle.inputs.desired import Desired
@@ -70,9 +71,19 @@ def with_switch(own: Desired, observation: Observation) -> Desired:
         limits = {
             "rows_per_second": control.rows_per_second, "bytes_per_second": control.bytes_per_second,
             "until_ms": ms_of(control.until), "then": control.then,
-            "max_in_flight": control.max_in_flight,
+            "width": _width_of(control),
         }  # fmt: skip
     return replace(own, paused="All", all_jobs_pause=pause, **limits)
+
+
+def _width_of(control: Control) -> Width:
+    """Return the width that a driver was last asked for, without values that a user edited beyond their bounds."""
+    values = {name: getattr(control, name) for name in WIDTH_FIELDS}
+    try:
+        return Width(**values)
+    except ValidationError as error:
+        beyond = {part for detail in error.errors() for part in detail["loc"]}
+        return Width(**{name: value for name, value in values.items() if beyond.isdisjoint({name, WIDTH_FIELDS[name]})})
 
 
 def describe_pause(pause: ChangeClaim) -> str:

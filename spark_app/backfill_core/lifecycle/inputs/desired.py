@@ -10,10 +10,11 @@ from pydantic import ValidationError
 
 from backfill_api.names import OVERRIDE_ANNOTATION, STATE_ANNOTATION, SUSPEND_ANNOTATION
 from backfill_api.spec.change_claim import ChangeClaim
-from backfill_api.spec.combinations import NO_BYTES, fixed_width, knows_bytes, width_of
-from backfill_api.spec.override import Override, PauseSpec, ThrottleSpec
+from backfill_api.spec.combinations import NO_BYTES, knows_bytes
+from backfill_api.spec.override import WIDTH_FIELDS, Override, PauseSpec, ThrottleSpec, Width
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.timestamps import rfc3339
+from backfill_api.width import fixed_width, width_of
 from backfill_core.lifecycle.observation import SpecRefused
 
 Scope = Literal["History", "All"]
@@ -46,8 +47,8 @@ class Desired:
     ended: tuple[str, ...] = ()
     """Descriptions of limits that ended: the override's, the spec's."""
 
-    max_in_flight: int | None = None
-    """Pieces of history that run at the same time, at most; `None` if the job has a fixed width."""
+    width: Width = Width()
+    """Size and number of the pieces of history, and of the executors; a value that cannot change is `None`."""
 
     suspend: bool = False
     all_jobs_pause: ChangeClaim | None = None
@@ -56,7 +57,6 @@ class Desired:
     pause_overridden: bool = False
     throttle_overridden: bool = False
     suspend_overridden: bool = False
-    width_overridden: bool = False
     override: Override | None = None
     """The override in force, which the status stores; `None` without one."""
 
@@ -71,13 +71,16 @@ class Desired:
             "rows_per_second": self.rows_per_second,
             "bytes_per_second": self.bytes_per_second,
             "until": None if self.until_ms is None else rfc3339(self.until_ms),
-            "max_in_flight": self.max_in_flight,
+            **{name: getattr(self.width, name) for name in WIDTH_FIELDS},
         }
 
     @property
     def launch(self) -> dict[str, Any]:
-        """The controls of a launch, by their names; its spec has the width, unless an override takes precedence."""
-        return self.controls | {"max_in_flight": self.max_in_flight if self.width_overridden else None}
+        """The controls of a launch, by their names; its spec has the values of the width that no override sets."""
+        overridden = Width() if self.override is None else self.override
+        width = {name: value for name, value in self.width.given.items() if name in overridden.given}
+        controls = {name: value for name, value in self.controls.items() if name not in WIDTH_FIELDS}
+        return controls | {"width": Width(**width)}
 
     @property
     def limit(self) -> tuple[int | None, int | None, int | None]:
@@ -99,12 +102,14 @@ def desired_of(
         held: The override that was in force.
     """
     override, errors = _override(spec, annotations, held or NO_OVERRIDE)
-    state = pause = width = None
+    state = pause = None
+    width = Width()
+    fixed: Mapping[str, str] = {}
     throttle = UNLIMITED
     suspend = False
     if isinstance(spec, BackfillSpec):
         state, pause, throttle, suspend = spec.desired_state, spec.pause, spec.throttle, spec.suspend
-        width = width_of(spec.strategy, spec.write_mode)
+        width, fixed = width_of(spec), fixed_width(spec)
     state = override.desired_state or state
     pause = override.pause or pause or DEFAULT_PAUSE
     limits = [("override", override.throttle), ("spec", throttle)]
@@ -119,11 +124,10 @@ def desired_of(
         ended=tuple(
             f"{name}.throttle.until {over.until} is past" for name, over in limits if over and _over(over, now_ms)
         ),
-        max_in_flight=override.max_in_flight or width,
+        width=Width(**width.given | {name: value for name, value in override.given.items() if name not in fixed}),
         suspend=suspend if override.suspend is None else override.suspend,
         pause_overridden=override.desired_state is not None or override.pause is not None,
         throttle_overridden=owner == "override",
-        width_overridden=override.max_in_flight is not None,
         suspend_overridden=override.suspend is not None,
         override=None if override == NO_OVERRIDE else override,
         override_error="; ".join(errors)[:ERROR_CHARACTERS_MAX],
@@ -176,7 +180,6 @@ def _of_json(spec: BackfillSpec | SpecRefused, text: str) -> tuple[Override | No
     limit = override.throttle.bytes_per_second if override.throttle else None
     if limit is not None and isinstance(spec, BackfillSpec) and not knows_bytes(spec.source):
         return None, f"{OVERRIDE_ANNOTATION}: throttle.bytesPerSecond {NO_BYTES}"
-    fixed = fixed_width(spec.strategy, spec.write_mode) if isinstance(spec, BackfillSpec) else ""
-    if override.max_in_flight is not None and fixed:
-        return None, f"{OVERRIDE_ANNOTATION}: maxInFlight cannot change: {fixed}"
-    return override, ""
+    fixed = fixed_width(spec) if isinstance(spec, BackfillSpec) else {}
+    reasons = [f"{WIDTH_FIELDS[name]} cannot change: {fixed[name]}" for name in override.given if name in fixed]
+    return (None, f"{OVERRIDE_ANNOTATION}: {'; '.join(reasons)}") if reasons else (override, "")

@@ -7,9 +7,10 @@ import json
 from typing import Any, Final
 
 from backfill_api.model import leaves
-from backfill_api.spec.combinations import width_of
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.status import AttemptKind
+from backfill_api.width import fixed_width, spec_path
 
 READ_BY_THE_OPERATOR: Final = frozenset({
     "throttle", "pause", "desired_state", "suspend", "approval", "approved", "approved_plan", "backoff_limit", "backoff",
@@ -27,8 +28,8 @@ IN_THE_POD_TOO: Final = frozenset({"drain_timeout_seconds"})
 PARTS: Final = {"throttle": {"rows_per_second", "bytes_per_second", "until"}, "switch": {"when"}}
 """Fields of which the operator reads a part: it sends limits as commands, and decides when a switch-over begins."""
 
-WIDTH: Final = "maxInFlight"
-"""Field of a strategy that the operator sends as a command, unless the job has a fixed width."""
+INSTANCES: Final = "executor.instances"
+DYNAMIC: Final = "executor.dynamic"
 
 _CHARACTERS: Final = 16
 _FIELD_CHARACTERS: Final = 8
@@ -45,50 +46,75 @@ def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
 
 
 def executors_of(spec: BackfillSpec) -> str:
-    """Return the hash of all fields from which executor pods are created: `spark`, `executor`, `scratch`, the source's Secret."""
+    """Return the hash of all fields from which executor pods are created: `spark`, `executor`, `scratch`, the source's Secret.
+
+    Their number is left out if a command changes it.
+    """
     part = spec.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"spark", "executor", "scratch"}
     )
-    return _hashed(part | {"secret": spec.source.params.secret})
+    return _hashed(_without_width(spec, part) | {"secret": spec.source.params.secret})
 
 
 def launched_fields(spec: BackfillSpec) -> str:
     """Return the hashes of the fields from which a driver pod and its objects are created: one of all, then each, as `all,after=one`.
 
-    Fields with default values are left out, as in `launched_of`. A mapping with free keys is one field.
+    Fields with default values are left out, as in `launched_of`. A mapping with free keys is one field. Only the hash of all leaves out
+    the values of the width that a command changes.
     """
     document = _launched(spec)
-    return ",".join((_hashed(document), *(f"{path}={digest}" for path, digest in _by_path(document).items())))
+    whole = _hashed(_without_width(spec, document))
+    return ",".join((whole, *(f"{path}={digest}" for path, digest in _by_path(document).items())))
 
 
 def edited_fields(launched: str, spec: BackfillSpec) -> tuple[str, ...]:
     """Return the paths of the fields that differ from `launched_fields` of a driver pod, in alphabetical order."""
     document = _launched(spec)
-    whole, *fields = launched.split(",")
-    if whole == _hashed(document):
+    if launched.partition(",")[0] == _hashed(_without_width(spec, document)):
         return ()  # hashes of single fields take three times longer, and most specs are never edited
-    before, now = dict(field.split("=", 1) for field in fields if "=" in field), _by_path(document)
-    if width_of(spec.strategy, spec.write_mode) is not None:
-        before.pop(f"strategy.{spec.strategy.member}.{WIDTH}", None)  # of an earlier version of the operator
-    return tuple(sorted(path for path in before.keys() | now.keys() if before.get(path) != now.get(path)))
+    before, now = _recorded(launched), _by_path(document)
+    commanded = {".".join(path) for path in _commanded(spec)}
+    if not executors_can_change(launched):
+        commanded.discard(INSTANCES)
+    paths = (before.keys() | now.keys()) - commanded
+    return tuple(sorted(path for path in paths if before.get(path) != now.get(path)))
+
+
+def executors_can_change(launched: str) -> bool:
+    """Return whether a command changes the number of executors of a driver pod with these `launched_fields`; true if none are recorded."""
+    before = _recorded(launched)
+    fixed = any(path == "queue" or path.startswith(DYNAMIC) for path in before)
+    return not fixed and before.get(INSTANCES) != _digest(0)
 
 
 def _launched(spec: BackfillSpec) -> dict[str, Any]:
-    return _without_width(spec, _without(spec, READ_BY_THE_OPERATOR - IN_THE_POD_TOO))
+    return _without(spec, READ_BY_THE_OPERATOR - IN_THE_POD_TOO)
+
+
+def _recorded(launched: str) -> dict[str, str]:
+    return dict(field.split("=", 1) for field in launched.split(",")[1:] if "=" in field)
+
+
+def _commanded(spec: BackfillSpec) -> list[tuple[str, ...]]:
+    """Return the paths of the values of the width that a command changes."""
+    fixed = fixed_width(spec)
+    return [spec_path(name, spec.strategy.member) for name in WIDTH_FIELDS if name not in fixed]
 
 
 def _without_width(spec: BackfillSpec, document: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec without its `maxInFlight`, if a command changes it."""
-    strategy, member = document.get("strategy", {}), spec.strategy.member
-    if WIDTH not in strategy.get(member, {}) or width_of(spec.strategy, spec.write_mode) is None:
+    """Return a spec without the values of its width that a command changes, and without parts that had no other fields."""
+    for path in _commanded(spec):
+        document = _without_path(document, path)
+    return document
+
+
+def _without_path(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    name, *below = path
+    if name not in document:
         return document
-    params = {name: value for name, value in strategy[member].items() if name != WIDTH}
-    strategy = {name: value for name, value in strategy.items() if name != member} | (
-        {member: params} if params else {}
-    )
-    return {name: value for name, value in document.items() if name != "strategy"} | (
-        {"strategy": strategy} if strategy else {}
-    )
+    part = _without_path(document[name], tuple(below)) if below else None
+    kept = {other: value for other, value in document.items() if other != name}
+    return document if part == document[name] else kept | ({name: part} if part else {})
 
 
 def _without(spec: BackfillSpec, names: frozenset[str]) -> dict[str, Any]:
@@ -99,7 +125,14 @@ def _without(spec: BackfillSpec, names: frozenset[str]) -> dict[str, Any]:
 
 
 def _by_path(document: dict[str, Any]) -> dict[str, str]:
-    return {path: _hashed(value)[:_FIELD_CHARACTERS] for path, value in leaves(BackfillSpec, document)}
+    digests = {path: _digest(value) for path, value in leaves(BackfillSpec, document)}
+    # It has a meaning without fields too, in place of a fixed number.
+    dynamic = document.get("executor", {}).get("dynamic")
+    return digests | ({DYNAMIC: _digest(dynamic)} if dynamic == {} else {})
+
+
+def _digest(value: Any) -> str:
+    return _hashed(value)[:_FIELD_CHARACTERS]
 
 
 def _hashed(part: Any) -> str:

@@ -233,7 +233,7 @@ class TestAnEditOfWhatTheyAreMadeOf:
 
 
 class TestWhatExecutorsAreMadeOf:
-    """The executor hash covers image, Spark settings, template, resources, number and scratch, and the Secret of the source."""
+    """The executor hash covers image, Spark settings, template, resources and scratch, and the Secret of the source."""
 
     @pytest.mark.parametrize(
         "edit",
@@ -241,7 +241,7 @@ class TestWhatExecutorsAreMadeOf:
             {"spark": {"image": "localhost/spark:2"}},
             {"spark": {"imagePullPolicy": "Always"}},
             {"spark": {"conf": {"spark.executor.memoryOverhead": "1g"}}},
-            {"executor": {"instances": 2}},
+            {"executor": {"dynamic": {}}},
             {"executor": {"resources": {"limits": {"memory": "4Gi"}}}},
             {"executor": {"template": {"spec": {"nodeSelector": {"disk": "fast"}}}}},
             {"scratch": {"size": "1Gi"}},
@@ -262,7 +262,7 @@ class TestWhatExecutorsAreMadeOf:
         assert executors_of(made[0]) != executors_of(made[1])
 
     @pytest.mark.parametrize(
-        "edit", [{"throttle": {"rowsPerSecond": 5}}, {"suspend": True}, {"after": "Follow"}, {"executor": {}}]
+        "edit", [{"throttle": {"rowsPerSecond": 5}}, {"suspend": True}, {"after": "Follow"}, {"executor": {}}, {"executor": {"instances": 2}}]
     )
     def test_the_executor_hash_ignores_other_fields(self, edit: dict[str, Any]) -> None:
         """An edit that only writes a default value changes nothing either."""
