@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from backfill_api.plain_text import printable
 from backfill_api.spec.bounds import IN_FLIGHT_MAX
+from backfill_api.spec.override import WIDTH_FIELDS, Width
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_core.command_errors import NotRunningError
 from backfill_core.errors import VerificationFailedError
@@ -214,13 +215,19 @@ def throttle(
 
 @click.command()
 @change_options(WAIT_S, placed=True)
-@click.argument("max_in_flight", metavar="MAX_IN_FLIGHT", type=click.IntRange(1, IN_FLIGHT_MAX))
-def rescale(session: Session, name: str, max_in_flight: int, **options: Any) -> None:
-    """Read at most MAX_IN_FLIGHT pieces of the snapshot of NAME at the same time: 1 to 64.
+@click.argument("max_in_flight", metavar="[MAX_IN_FLIGHT]", required=False, type=click.IntRange(1, IN_FLIGHT_MAX))
+@click.option("--split-seconds", "split_target_seconds", type=click.IntRange(1, 600), metavar="N", help="Target duration of a split: 1 to 600.")
+@click.option("--chunk-rows", type=click.IntRange(0, 1_000_000_000), metavar="N", help="Rows of a chunk of strategy Arrangement, at most; 0: as many as take about four seconds.")
+@click.option("--executors", type=click.IntRange(1, 10_000), metavar="N", help="Number of executors.")
+def rescale(session: Session, name: str, **options: Any) -> None:
+    """Read at most MAX_IN_FLIGHT pieces of the snapshot of NAME at the same time: 1 to 64; or change their size, or the executors.
 
-    Pieces that are being read may end.
+    Pieces that are being read may end. Values that are not given stay.
     """
-    request_change(session, name, Rescale(max_in_flight), **options)
+    width = Width(**{field: options.pop(field) for field in WIDTH_FIELDS})
+    if not width.given:
+        raise click.UsageError("give MAX_IN_FLIGHT, --split-seconds, --chunk-rows or --executors.")
+    request_change(session, name, Rescale(width), **options)
 
 
 def _end(duration: str | None, end: str | None) -> str | None:

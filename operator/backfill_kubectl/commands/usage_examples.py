@@ -14,7 +14,7 @@ EXAMPLES: Final = {
     ),
     "resume": ("kubectl backfill resume orders", "kubectl backfill resume --all-jobs"),
     "throttle": ("kubectl backfill throttle orders 200k --for 30m", "kubectl backfill throttle orders none"),
-    "rescale": ("kubectl backfill rescale orders 8", "kubectl backfill rescale orders 4 --how override"),
+    "rescale": ("kubectl backfill rescale orders 8", "kubectl backfill rescale orders --executors 4 --how override"),
     "suspend": ("kubectl backfill suspend orders", "kubectl backfill suspend orders --timeout 0"),
     "unsuspend": ("kubectl backfill unsuspend orders", "kubectl backfill unsuspend orders --how override"),
     "approve": ("kubectl backfill approve orders", "kubectl backfill approve orders --note 'read by anna'"),

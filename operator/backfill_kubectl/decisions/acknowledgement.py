@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from backfill_api.amounts import counted
 from backfill_api.names import REFRESH_ANNOTATION
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_api.spec.spec import BackfillSpec
 from backfill_api.wire import CommandType
 from backfill_console.commands.acknowledgements import Controls, describe_controls
@@ -150,7 +151,7 @@ def commanded(change: Pause | Resume | Throttle | Rescale, desired: Desired, now
             )
         return Waiting(_why(now, "the driver has not confirmed it"))
     if isinstance(change, Rescale):
-        return _rescaled(desired, now)
+        return _rescaled(change, desired, now)
     in_force = now.condition("Throttled" if isinstance(change, Throttle) else "Paused")
     wanted = desired.paused is not None
     agrees = control is not None and control.paused == desired.paused
@@ -164,13 +165,20 @@ def commanded(change: Pause | Resume | Throttle | Rescale, desired: Desired, now
     return InForce(_state(change, desired, now), f"epoch {epoch}")
 
 
-def _rescaled(desired: Desired, now: StoredBackfill) -> Acknowledgement:
-    """Return whether the driver confirmed a width, or has it since its start."""
-    control, reported = now.status.control, now.progress.max_in_flight
-    given = None if control is None else control.max_in_flight
-    if control is None or given != desired.max_in_flight or reported not in (None, given):
+def _rescaled(change: Rescale, desired: Desired, now: StoredBackfill) -> Acknowledgement:
+    """Return whether the driver confirmed each value of a width, or has it since its start.
+
+    A value that the operator does not ask the driver for is fixed in this attempt, or the operator is of an earlier version.
+    """
+    control = now.status.control
+    wanted = {name: value for name, value in desired.width.given.items() if name in change.width.given}
+    asked = {} if control is None else {name: value for name in wanted if (value := getattr(control, name)) is not None}
+    reported = {name: getattr(now.progress, name) for name in asked}
+    if control is None or any({asked[name], reported[name]} - {wanted[name], None} for name in asked):
         return Waiting(_why(now, "the driver has not confirmed it"))
-    return InForce(describe_controls("Rescale", shown_controls(desired), now.progress), f"epoch {control.epoch}")
+    if later := [WIDTH_FIELDS[name] for name in wanted if name not in asked]:
+        return Recorded(f"recorded: the running attempt keeps its {' and '.join(later)}; the next one starts with this width")
+    return InForce(_state(change, desired, now), f"epoch {control.epoch}")
 
 
 def _receipt(token: str, now: StoredBackfill) -> Acknowledgement:
@@ -224,12 +232,14 @@ def _approved(written: StoredBackfill, now: StoredBackfill) -> Acknowledgement:
 
 
 def _state(change: Pause | Resume | Throttle | Rescale, desired: Desired, now: StoredBackfill) -> str:
-    return describe_controls(COMMAND_OF[type(change)], shown_controls(desired), now.progress)
+    return describe_controls(COMMAND_OF[type(change)], shown_controls(change, desired), now.progress)
 
 
-def shown_controls(desired: Desired) -> Controls:
-    """Return requested controls as answers describe them."""
-    return Controls(**desired.controls)
+def shown_controls(change: Change, desired: Desired) -> Controls:
+    """Return requested controls as answers describe them: of a width, only the values that a change sets."""
+    changed = change.width.given if isinstance(change, Rescale) else {}
+    controls = {name: value for name, value in desired.controls.items() if name not in WIDTH_FIELDS or name in changed}
+    return Controls(**controls)
 
 
 def _recorded(change: Pause | Resume | Throttle | Rescale, now: StoredBackfill) -> str:

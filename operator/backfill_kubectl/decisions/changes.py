@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from backfill_api.spec.override import Width
+
 
 @dataclass(frozen=True, slots=True)
 class Pause:
@@ -30,9 +32,9 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class Rescale:
-    """At most this many pieces of the snapshot are read at the same time."""
+    """Pieces of the snapshot have this size and number, and the job this number of executors; absent values stay."""
 
-    max_in_flight: int
+    width: Width
 
 
 @dataclass(frozen=True, slots=True)

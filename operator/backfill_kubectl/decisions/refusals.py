@@ -8,8 +8,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from backfill_api.names import KIND, PLURAL, SHORT_NAMES, SINGULAR
-from backfill_api.spec.combinations import fixed_width
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.width import fixed_width
 from backfill_core.command_errors import CommandRefusedError, NotRunningError
 from backfill_core.errors import BackfillError
 from backfill_kubectl.decisions.changes import (
@@ -68,20 +69,21 @@ def refusal(backfill: StoredBackfill, change: Change) -> BackfillError | None:
     if isinstance(change, Approve):
         return _unapprovable(backfill)
     if isinstance(change, Rescale):
-        return _fixed(backfill)
+        return _fixed(backfill, change)
     return None
 
 
-def _fixed(backfill: StoredBackfill) -> BackfillError | None:
-    """Return the error of a width that cannot change; the operator refuses a spec that cannot be read."""
+def _fixed(backfill: StoredBackfill, change: Rescale) -> BackfillError | None:
+    """Return the error of values of a width that cannot change; the operator refuses a spec that cannot be read."""
     try:
         spec = BackfillSpec.model_validate(backfill.spec, by_alias=True, by_name=False)
     except ValidationError:
         return None
-    fixed = fixed_width(spec.strategy, spec.write_mode)
-    if not fixed:
+    fixed = fixed_width(spec)
+    reasons = [f"{WIDTH_FIELDS[name]} cannot change: {fixed[name]}" for name in change.width.given if name in fixed]
+    if not reasons:
         return None
-    return CommandRefusedError(f"{backfill.key}: maxInFlight cannot change: {fixed}.", hint="Nothing was changed.")
+    return CommandRefusedError(f"{backfill.key}: {'; '.join(reasons)}.", hint="Nothing was changed.")
 
 
 def _unapprovable(backfill: StoredBackfill) -> BackfillError | None:

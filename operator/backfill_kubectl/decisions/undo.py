@@ -13,7 +13,7 @@ def undo_of(change: Change, before: StoredBackfill, now_ms: int) -> str:
     arguments: tuple[str, ...]
     match change:
         case Pause() | Resume() | Throttle() | Rescale():
-            arguments = undo_arguments(COMMAND_OF[type(change)], shown_controls(controls_of(before, now_ms)))
+            arguments = undo_arguments(COMMAND_OF[type(change)], shown_controls(change, controls_of(before, now_ms)))
         case Suspend():
             arguments = ("unsuspend",)
         case Unsuspend():

@@ -26,7 +26,9 @@ from backfill_api.names import (
 )
 from backfill_api.shallow_json import loads
 from backfill_api.spec.change_claim import ChangeClaim
+from backfill_api.spec.override import WIDTH_FIELDS
 from backfill_api.spec.strategies import Strategy
+from backfill_api.width import BY_TIME, spec_path
 from backfill_kubectl.decisions.changes import (
     Approve,
     Change,
@@ -53,9 +55,8 @@ Place = Literal["spec", "override", "annotation"]
 PLAIN: Final[Mapping[str, str]] = {"desiredState": STATE_ANNOTATION, "suspend": SUSPEND_ANNOTATION}
 """Annotations that take precedence over the override annotation, by the field that they set."""
 
-
-WIDTH: Final = "maxInFlight"
-"""Field of an override; the spec has it in the member of its strategy."""
+WIDTH: Final = {field: name for name, field in WIDTH_FIELDS.items()}
+"""Names in Python of the values of a width, by their fields in an override."""
 
 SWITCH_ANNOTATIONS: Final = {
     "Switch": SWITCH_ANNOTATION, "Undo": UNDO_SWITCH_ANNOTATION, "Complete": COMPLETE_SWITCH_ANNOTATION,
@@ -142,7 +143,7 @@ def _fields(change: Control) -> Json:
             }
             return {"throttle": limits}
         case Rescale():
-            return {WIDTH: change.max_in_flight}
+            return {WIDTH_FIELDS[name]: value for name, value in change.width.given.items()}
         case Suspend():
             return {"suspend": True}
         case Unsuspend():
@@ -184,8 +185,9 @@ def _agrees(spec: Mapping[str, Any], fields: Json) -> bool:
             stored = stored if isinstance(stored, dict) else {}
             if any(stored.get(limit) != wanted for limit, wanted in value.items()):
                 return False
-        elif name == "strategy":
-            return _merged(stored, value) == stored
+        elif isinstance(value, dict):
+            if _merged(stored, value) != (stored or {}):
+                return False
         elif stored != value and not (stored is None and value in ("Running", False)):
             return False
     return True
@@ -201,7 +203,7 @@ def _spec_patch(backfill: StoredBackfill, fields: Json) -> Json:
         below = stored if isinstance(stored, dict) else {}
         if isinstance(value, dict):
             merged = _merged(below, value)
-            changed = {field: new for field, new in value.items() if below.get(field) != merged[field]}
+            changed = {field: new for field, new in value.items() if below.get(field) != merged.get(field)}
             patch |= {name: changed} if changed else {}
         elif stored != value:
             patch[name] = value
@@ -209,19 +211,30 @@ def _spec_patch(backfill: StoredBackfill, fields: Json) -> Json:
 
 
 def _of_spec(spec: Mapping[str, Any], fields: Json) -> Json:
-    """Return fields of an override as the spec has them: a width belongs to the member of the strategy."""
-    if WIDTH not in fields:
+    """Return fields of an override as the spec has them: a width belongs to the member of the strategy, and to the executors."""
+    if not WIDTH.keys() & fields.keys():
         return fields
     strategy = spec.get("strategy")
     type_ = (strategy if isinstance(strategy, dict) else {}).get("type") or Strategy.model_fields["type"].default
-    return {"strategy": {member_of(str(type_)): {WIDTH: fields[WIDTH]}}}
+    patch: Json = {}
+    for field, value in fields.items():
+        *above, last = spec_path(WIDTH[field], member_of(str(type_)))
+        part = patch
+        for below in above:
+            part = part.setdefault(below, {})
+        part[last] = None if (WIDTH[field], value) == ("chunk_rows", BY_TIME) else value
+    return patch
 
 
 def _merged(stored: Any, change: Json) -> Json:
-    """Return stored fields with a merge patch applied."""
+    """Return stored fields with a merge patch applied; a part that would be empty is not added."""
     merged: Json = dict(stored) if isinstance(stored, dict) else {}
     for name, value in change.items():
-        merged[name] = _merged(merged.get(name), value) if isinstance(value, dict) else value
+        new = _merged(merged.get(name), value) if isinstance(value, dict) else value
+        if new is None:
+            merged.pop(name, None)
+        elif new != {} or name in merged:
+            merged[name] = new
     return merged
 
 

@@ -4,6 +4,7 @@ import pytest
 from support.plugin.objects import condition, running, stored
 
 from backfill_api.names import OVERRIDE_ANNOTATION
+from backfill_api.spec.override import Width
 from backfill_kubectl.decisions.acknowledgement import InForce, Recorded, Rejected, Waiting, acknowledgement
 from backfill_kubectl.decisions.changes import (
     Pause,
@@ -20,6 +21,7 @@ from backfill_kubectl.decisions.undo import undo_of
 
 PAUSED = {"desiredState": "Paused"}
 NOW_MS = 1_795_000_000_000
+EIGHT = Rescale(Width(max_in_flight=8))
 ACKED = {"paused": "History", "epoch": 14, "ackedRevision": 3, "desiredRevision": 3}
 PENDING = [{"revision": 4, "command": {"type": "Pause", "pause": {"scope": "History"}}}]
 
@@ -143,11 +145,34 @@ class TestOtherChanges:
         spec = {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 8}}}
         status, pending = running({"maxInFlight": 8, "epoch": 5}), running({"maxInFlight": 2})
 
-        assert answer(Rescale(8), status, spec=spec) == InForce(
-            "reading at most 8 pieces at a time at 0 % (0 rows)", "epoch 5"
+        assert answer(EIGHT, status, spec=spec) == InForce("reading at most 8 pieces at a time at 0 % (0 rows)", "epoch 5")
+        assert isinstance(answer(EIGHT, status | {"progress": {"maxInFlight": 2}}, spec=spec), Waiting)
+        assert isinstance(answer(EIGHT, pending, spec=spec), Waiting)
+
+    @pytest.mark.parametrize(
+        ("control", "progress", "expected"),
+        [
+            ({"maxInFlight": 8, "executors": 3}, {"maxInFlight": 8, "executors": 3}, InForce),
+            ({"maxInFlight": 8, "executors": 3}, {"maxInFlight": 8, "executors": 1}, Waiting),
+            ({"maxInFlight": 8, "executors": 1}, {"maxInFlight": 8, "executors": 1}, Waiting),
+            ({"maxInFlight": 2, "executors": 3}, {"maxInFlight": 2, "executors": 3}, Waiting),
+            ({"maxInFlight": 8, "executors": 3, "splitTargetSeconds": 60}, {"splitTargetSeconds": 60}, InForce),
+        ],
+    )
+    def test_each_value_of_a_width_is_confirmed(self, control, progress, expected):
+        """Values that the command does not set do not count."""
+        spec = {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 8}}, "executor": {"instances": 3}}
+        change = Rescale(Width(max_in_flight=8, executors=3))
+
+        assert isinstance(answer(change, running(control, progress=progress), spec=spec), expected)
+
+    def test_number_of_executors_that_is_fixed_in_the_attempt_is_recorded(self):
+        """The attempt was launched without executors, or the operator is of an earlier version: nobody asks the driver."""
+        status = running({"maxInFlight": 8, "epoch": 5})
+
+        assert answer(Rescale(Width(executors=3)), status, spec={"executor": {"instances": 3}}) == Recorded(
+            "recorded: the running attempt keeps its executors; the next one starts with this width"
         )
-        assert isinstance(answer(Rescale(8), status | {"progress": {"maxInFlight": 2}}, spec=spec), Waiting)
-        assert isinstance(answer(Rescale(8), pending, spec=spec), Waiting)
 
     def test_resume_is_in_force_when_the_pause_is_over(self):
         """The limit that remains is named."""
@@ -207,7 +232,14 @@ class TestUndo:
             (Resume(), PAUSED | {"pause": {"scope": "All"}}, "pause orders --with-changes -n shop"),
             (Resume(), {}, ""),
             (Throttle(5), {}, "throttle orders none -n shop"),
-            (Rescale(5), {}, "rescale orders 2 -n shop"),
+            (EIGHT, {}, "rescale orders 2 -n shop"),
+            (Rescale(Width(split_target_seconds=9)), {}, "rescale orders --split-seconds 4 -n shop"),
+            (Rescale(Width(chunk_rows=9)), {"strategy": {"type": "Arrangement"}}, "rescale orders --chunk-rows 0 -n shop"),
+            (
+                Rescale(Width(max_in_flight=9, executors=1)),
+                {"executor": {"instances": 4}},
+                "rescale orders 2 --executors 4 -n shop",
+            ),
             (
                 Throttle(5),
                 {"throttle": {"rowsPerSecond": 7, "bytesPerSecond": 9}},

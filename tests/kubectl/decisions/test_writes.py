@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.plugin.objects import SPEC, raw, stored
 
@@ -21,6 +21,7 @@ from backfill_api.names import (
     VERIFY_ANNOTATION,
 )
 from backfill_api.spec.change_claim import ChangeClaim
+from backfill_api.spec.override import Width
 from backfill_kubectl.cluster.writer import merged
 from backfill_kubectl.decisions.acknowledgement import controls_of
 from backfill_kubectl.decisions.changes import (
@@ -37,6 +38,7 @@ from backfill_kubectl.decisions.changes import (
     Throttle,
     Unsuspend,
 )
+from backfill_kubectl.decisions.refusals import refusal
 from backfill_kubectl.decisions.stored import read_stored
 from backfill_kubectl.decisions.writes import decide_write
 
@@ -46,6 +48,11 @@ ARGO = {"argocd.argoproj.io/tracking-id": "jobs:backfill.dev/Backfill:shop/order
 
 def write(backfill, change, how=None):
     return decide_write(backfill, change, how=how, claim=CLAIM)
+
+
+def rescale(**values):
+    """Return the command that sets these values of the width."""
+    return Rescale(Width(**values))
 
 
 def annotations(written):
@@ -93,9 +100,29 @@ class TestTheSpec:
         """Other fields of the member stay, and a spec without a strategy has the default one."""
         replica = stored(spec={"strategy": {"type": "Replica", "replica": {"maxInFlight": 2, "vnodes": 8}}})
 
-        assert write(replica, Rescale(5)).patch["spec"] == {"strategy": {"replica": {"maxInFlight": 5}}}
-        assert write(stored(), Rescale(5)).patch["spec"] == {"strategy": {"snapshot": {"maxInFlight": 5}}}
-        assert "spec" not in write(replica, Rescale(2)).patch
+        assert write(replica, rescale(max_in_flight=5)).patch["spec"] == {"strategy": {"replica": {"maxInFlight": 5}}}
+        assert write(stored(), rescale(max_in_flight=5)).patch["spec"] == {"strategy": {"snapshot": {"maxInFlight": 5}}}
+        assert "spec" not in write(replica, rescale(max_in_flight=2)).patch
+
+    def test_each_value_of_a_width_is_written_where_the_spec_has_it(self):
+        """Executors belong to no strategy, and a spec whose chunks follow the time has no number of rows."""
+        arranged = stored(spec={"strategy": {"type": "Arrangement", "arrangement": {"chunkRows": 9}}})
+        every = rescale(max_in_flight=5, split_target_seconds=7, executors=3)
+
+        assert write(stored(), every).patch["spec"] == {
+            "strategy": {"snapshot": {"maxInFlight": 5, "splitTargetSeconds": 7}}, "executor": {"instances": 3},
+        }  # fmt: skip
+        assert write(arranged, rescale(chunk_rows=0)).patch["spec"] == {"strategy": {"arrangement": {"chunkRows": None}}}
+        assert "spec" not in write(stored(spec={"strategy": {"type": "Arrangement"}}), rescale(chunk_rows=0)).patch
+
+    def test_values_that_a_command_does_not_set_stay_overridden(self):
+        """Another user sets the other values."""
+        backfill = stored(annotations={OVERRIDE_ANNOTATION: '{"maxInFlight":9,"executors":4}'})
+
+        assert json.loads(annotations(write(backfill, rescale(executors=3)))[OVERRIDE_ANNOTATION]) == {"maxInFlight": 9}
+        assert json.loads(annotations(write(backfill, rescale(executors=3), "override"))[OVERRIDE_ANNOTATION]) == {
+            "maxInFlight": 9, "executors": 3,
+        }  # fmt: skip
 
     def test_override_of_the_same_field_is_removed_and_other_fields_stay(self):
         """It would take precedence over the spec."""
@@ -224,22 +251,33 @@ LATER = "2099-01-01T00:00:00Z"
 RATES = st.none() | st.integers(0, 1000)
 CONTROLS = st.one_of(
     st.builds(Pause, st.sampled_from(["History", "All"])), st.just(Resume()), st.builds(Throttle, RATES, RATES), st.builds(Throttle, st.integers(0, 9), RATES, st.just(LATER)),
-    st.builds(Rescale, st.integers(1, 64)),
+    st.builds(
+        rescale,
+        max_in_flight=st.none() | st.integers(1, 64), split_target_seconds=st.none() | st.integers(1, 600),
+        chunk_rows=st.none() | st.integers(0, 9), executors=st.none() | st.integers(1, 9),
+    ),
     st.just(Suspend()), st.just(Unsuspend()),
 )  # fmt: skip
+EVERYWHERE = {
+    "desiredState": st.sampled_from(["Running", "Paused"]), "suspend": st.booleans(),
+    "pause": st.sampled_from([{}, {"scope": "All"}, {"scope": "History"}]),
+    "throttle": st.sampled_from([{}, {"rowsPerSecond": 7}, {"bytesPerSecond": 9}]),
+}  # fmt: skip
+OVERRIDES = st.fixed_dictionaries(
+    {}, optional=EVERYWHERE | {"maxInFlight": st.just(6), "chunkRows": st.sampled_from([0, 5]), "executors": st.just(3)}
+)
 SPECS = st.fixed_dictionaries(
     {},
-    optional={
-        "desiredState": st.sampled_from(["Running", "Paused"]), "suspend": st.booleans(),
-        "pause": st.sampled_from([{}, {"scope": "All"}, {"scope": "History"}]),
-        "throttle": st.sampled_from([{}, {"rowsPerSecond": 7}, {"bytesPerSecond": 9}]),
-        "strategy": st.sampled_from([{}, {"type": "Replica"}, {"type": "Snapshot", "snapshot": {"maxInFlight": 3, "vnodes": 8}}]),
+    optional=EVERYWHERE
+    | {
+        "strategy": st.sampled_from([{}, {"type": "Replica"}, {"type": "Snapshot", "snapshot": {"maxInFlight": 3, "vnodes": 8}}, {"type": "Arrangement", "arrangement": {"chunkRows": 7}}]),
+        "executor": st.sampled_from([{}, {"instances": 2}]),
     },
 )  # fmt: skip
 ANNOTATIONS = st.fixed_dictionaries(
     {},
     optional={
-        OVERRIDE_ANNOTATION: SPECS.map(json.dumps) | st.sampled_from(["", "{", '{"throtle":1}']),
+        OVERRIDE_ANNOTATION: OVERRIDES.map(json.dumps) | st.sampled_from(["", "{", '{"throtle":1}']),
         STATE_ANNOTATION: st.sampled_from(["Running", "Paused", ""]), SUSPEND_ANNOTATION: st.sampled_from(["true", "false"]),
     },
 )  # fmt: skip
@@ -276,17 +314,18 @@ class TestEachWriteHasItsEffect:
     def test_written_change_is_what_the_operator_wants(self, spec, existing, change, how):
         """For each state of spec and annotations; and only the changed dimension changes."""
         before = raw(spec=spec, annotations=existing)
+        assume(refusal(read_stored(before), change) is None)
         before_controls = controls_of(read_stored(before), NOW_MS)
 
         after = controls_of(read_stored(merged(before, write(read_stored(before), change, how).patch)), NOW_MS)
 
         dimensions = {
             "pause": after.paused, "limit": (after.rows_per_second, after.bytes_per_second), "suspend": after.suspend,
-            "width": after.max_in_flight,
+            "width": after.width,
         }  # fmt: skip
         expected = {
             "pause": before_controls.paused, "limit": (before_controls.rows_per_second, before_controls.bytes_per_second),
-            "suspend": before_controls.suspend, "width": before_controls.max_in_flight,
+            "suspend": before_controls.suspend, "width": before_controls.width,
         }  # fmt: skip
         match change:
             case Pause():
@@ -296,7 +335,7 @@ class TestEachWriteHasItsEffect:
             case Throttle():
                 expected["limit"] = change.rows_per_second, change.bytes_per_second
             case Rescale():
-                expected["width"] = change.max_in_flight
+                expected["width"] = before_controls.width.model_copy(update=change.width.given)
             case _:
                 expected["suspend"] = isinstance(change, Suspend)
         assert dimensions == expected
