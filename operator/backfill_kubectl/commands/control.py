@@ -216,8 +216,19 @@ def throttle(
 @click.command()
 @change_options(WAIT_S, placed=True)
 @click.argument("max_in_flight", metavar="[MAX_IN_FLIGHT]", required=False, type=click.IntRange(1, IN_FLIGHT_MAX))
-@click.option("--split-seconds", "split_target_seconds", type=click.IntRange(1, 600), metavar="N", help="Target duration of a split: 1 to 600.")
-@click.option("--chunk-rows", type=click.IntRange(0, 1_000_000_000), metavar="N", help="Rows of a chunk of strategy Arrangement, at most; 0: as many as take about four seconds.")
+@click.option(
+    "--split-seconds",
+    "split_target_seconds",
+    type=click.IntRange(1, 600),
+    metavar="N",
+    help="Target duration of a split: 1 to 600.",
+)
+@click.option(
+    "--chunk-rows",
+    type=click.IntRange(0, 1_000_000_000),
+    metavar="N",
+    help="Rows of a chunk of strategy Arrangement, at most; 0: as many as take about four seconds.",
+)
 @click.option("--executors", type=click.IntRange(1, 10_000), metavar="N", help="Number of executors.")
 def rescale(session: Session, name: str, **options: Any) -> None:
     """Read at most MAX_IN_FLIGHT pieces of the snapshot of NAME at the same time: 1 to 64; or change their size, or the executors.

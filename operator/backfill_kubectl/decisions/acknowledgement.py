@@ -177,7 +177,9 @@ def _rescaled(change: Rescale, desired: Desired, now: StoredBackfill) -> Acknowl
     if control is None or any({asked[name], reported[name]} - {wanted[name], None} for name in asked):
         return Waiting(_why(now, "the driver has not confirmed it"))
     if later := [WIDTH_FIELDS[name] for name in wanted if name not in asked]:
-        return Recorded(f"recorded: the running attempt keeps its {' and '.join(later)}; the next one starts with this width")
+        return Recorded(
+            f"recorded: the running attempt keeps its {' and '.join(later)}; the next one starts with this width"
+        )
     return InForce(_state(change, desired, now), f"epoch {control.epoch}")
 
 

@@ -52,7 +52,7 @@ class LaunchDriver:
     until: str | None = None
     """End of the limit, RFC 3339; `None` if it has no end."""
 
-    width: Width = Width()
+    width: Width = Width()  # noqa: RUF009 - it is frozen
     """Values of the width that an override sets; the spec has the others."""
 
     refresh: bool = False

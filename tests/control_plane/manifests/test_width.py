@@ -22,7 +22,9 @@ ARRANGEMENT = {"strategy": {"type": "Arrangement", "arrangement": {"chunkRows": 
 
 def launch(fields: dict[str, Any], **width: int) -> Launch:
     """Return an attempt with these values of an override."""
-    return Launch("shop", "orders", "0b5a-uid", 1, "Run", spec(**fields), Installation("backfill:1"), width=Width(**width))
+    return Launch(
+        "shop", "orders", "0b5a-uid", 1, "Run", spec(**fields), Installation("backfill:1"), width=Width(**width)
+    )
 
 
 def spec_of(fields: dict[str, Any], **width: int) -> BackfillSpec:
@@ -72,7 +74,12 @@ class TestTheExecutorsOfASession:
 
     @pytest.mark.parametrize(
         ("executor", "override", "requested"),
-        [({}, {}, "1"), ({"instances": 4}, {}, "4"), ({"instances": 4}, {"executors": 2}, "2"), ({}, {"executors": 3}, "3")],
+        [
+            ({}, {}, "1"),
+            ({"instances": 4}, {}, "4"),
+            ({"instances": 4}, {"executors": 2}, "2"),
+            ({}, {"executors": 3}, "3"),
+        ],
     )
     def test_an_override_takes_precedence(
         self, executor: dict[str, Any], override: dict[str, int], requested: str

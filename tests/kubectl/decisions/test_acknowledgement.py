@@ -145,7 +145,9 @@ class TestOtherChanges:
         spec = {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 8}}}
         status, pending = running({"maxInFlight": 8, "epoch": 5}), running({"maxInFlight": 2})
 
-        assert answer(EIGHT, status, spec=spec) == InForce("reading at most 8 pieces at a time at 0 % (0 rows)", "epoch 5")
+        assert answer(EIGHT, status, spec=spec) == InForce(
+            "reading at most 8 pieces at a time at 0 % (0 rows)", "epoch 5"
+        )
         assert isinstance(answer(EIGHT, status | {"progress": {"maxInFlight": 2}}, spec=spec), Waiting)
         assert isinstance(answer(EIGHT, pending, spec=spec), Waiting)
 
@@ -234,7 +236,11 @@ class TestUndo:
             (Throttle(5), {}, "throttle orders none -n shop"),
             (EIGHT, {}, "rescale orders 2 -n shop"),
             (Rescale(Width(split_target_seconds=9)), {}, "rescale orders --split-seconds 4 -n shop"),
-            (Rescale(Width(chunk_rows=9)), {"strategy": {"type": "Arrangement"}}, "rescale orders --chunk-rows 0 -n shop"),
+            (
+                Rescale(Width(chunk_rows=9)),
+                {"strategy": {"type": "Arrangement"}},
+                "rescale orders --chunk-rows 0 -n shop",
+            ),
             (
                 Rescale(Width(max_in_flight=9, executors=1)),
                 {"executor": {"instances": 4}},

@@ -112,7 +112,9 @@ class TestTheSpec:
         assert write(stored(), every).patch["spec"] == {
             "strategy": {"snapshot": {"maxInFlight": 5, "splitTargetSeconds": 7}}, "executor": {"instances": 3},
         }  # fmt: skip
-        assert write(arranged, rescale(chunk_rows=0)).patch["spec"] == {"strategy": {"arrangement": {"chunkRows": None}}}
+        assert write(arranged, rescale(chunk_rows=0)).patch["spec"] == {
+            "strategy": {"arrangement": {"chunkRows": None}}
+        }
         assert "spec" not in write(stored(spec={"strategy": {"type": "Arrangement"}}), rescale(chunk_rows=0)).patch
 
     def test_values_that_a_command_does_not_set_stay_overridden(self):

@@ -47,7 +47,7 @@ class Desired:
     ended: tuple[str, ...] = ()
     """Descriptions of limits that ended: the override's, the spec's."""
 
-    width: Width = Width()
+    width: Width = Width()  # noqa: RUF009 - it is frozen
     """Size and number of the pieces of history, and of the executors; a value that cannot change is `None`."""
 
     suspend: bool = False

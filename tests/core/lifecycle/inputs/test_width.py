@@ -133,7 +133,10 @@ class TestTheWidth:
         decision = checked(replace(launched_with(2), spec=wide(2, executor={"instances": 0}), annotations=annotations))
 
         (event,) = [event for event in decision.events if event.reason == "OverrideIgnored"]
-        assert "chunkRows cannot change: strategy Snapshot has no chunkRows; executors cannot change: executor.instances is 0" in event.message
+        assert (
+            "chunkRows cannot change: strategy Snapshot has no chunkRows; executors cannot change: executor.instances is 0"
+            in event.message
+        )
         assert "maxInFlight cannot" not in event.message
         assert sent(decision) == []
 
@@ -219,13 +222,19 @@ class TestANumberOfExecutorsThatIsFixed:
             ({"executor": {"instances": 3}, "queue": "team"}, {"executor": {"instances": 5}, "queue": "team"}, "spec.executor.instances was"),
         ],
     )  # fmt: skip
-    def test_an_edit_waits_for_the_next_attempt(self, launched: dict[str, Any], edited: dict[str, Any], named: str) -> None:
+    def test_an_edit_waits_for_the_next_attempt(
+        self, launched: dict[str, Any], edited: dict[str, Any], named: str
+    ) -> None:
         """No command is sent, also if the number is edited again."""
         can_change = width_of(spec(**launched)).executors
         seen = launched_as(max_in_flight=2, split_target_seconds=4, executors=can_change)
         seen = replace(seen, pods=(running(launched_fields=launched_fields(spec(**launched))),), spec=spec(**edited))
         first = checked(seen)
-        again = {"executor": {"instances": 4}} if "instances" in edited["executor"] and edited["executor"]["instances"] else {}
+        again = (
+            {"executor": {"instances": 4}}
+            if "instances" in edited["executor"] and edited["executor"]["instances"]
+            else {}
+        )
         second = checked(after(seen, first, spec=spec(**(edited | again))))
 
         (pending,) = [shown.message for shown in first.status.conditions if shown.type == "EditPending"]

@@ -262,7 +262,14 @@ class TestWhatExecutorsAreMadeOf:
         assert executors_of(made[0]) != executors_of(made[1])
 
     @pytest.mark.parametrize(
-        "edit", [{"throttle": {"rowsPerSecond": 5}}, {"suspend": True}, {"after": "Follow"}, {"executor": {}}, {"executor": {"instances": 2}}]
+        "edit",
+        [
+            {"throttle": {"rowsPerSecond": 5}},
+            {"suspend": True},
+            {"after": "Follow"},
+            {"executor": {}},
+            {"executor": {"instances": 2}},
+        ],
     )
     def test_the_executor_hash_ignores_other_fields(self, edit: dict[str, Any]) -> None:
         """An edit that only writes a default value changes nothing either."""
