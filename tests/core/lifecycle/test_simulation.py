@@ -7,6 +7,8 @@ import pytest
 from support.operators.observations import conditions
 from support.operators.world import World
 
+from backfill_core.lifecycle.inputs.launched_of import launched_of
+
 SEEDS = range(40)
 STORM, CALM = 120, 200
 
@@ -62,7 +64,11 @@ class TestWhateverHappens:
         status is correct."""
         world = storm(seed, endless=True)
         world.calm()
-        world.edit(desiredState="Paused", pause={"scope": "History"}, throttle={"rowsPerSecond": 7})
+        width = {"type": "Snapshot", "snapshot": {"maxInFlight": 6, "splitTargetSeconds": 5}}
+        world.edit(
+            desiredState="Paused", pause={"scope": "History"}, throttle={"rowsPerSecond": 7},
+            strategy=width, executor={"instances": 4},
+        )  # fmt: skip
         for _ in range(CALM):
             world.tick(5)
             world.reconcile()
@@ -71,6 +77,14 @@ class TestWhateverHappens:
         (pod,) = [pod for pod in world.pods.values() if not pod.over]
         driver = world.drivers[pod.uid]
         assert (driver.paused, driver.limits) == ("History", (7, None))
+        assert (driver.width.max_in_flight, driver.width.split_target_seconds) == (6, 5)
+        waits = (
+            driver.width.executors is None
+        )  # the attempt was launched without executors, or with a number that follows the load
+        assert driver.width.executors in (4, None)
+        assert ("EditPending" in conditions(world.cr.status)) == (
+            waits or pod.launched_of != launched_of(world.cr.spec)
+        )
         assert world.cr.status.phase == "Paused"
         assert conditions(world.cr.status).items() >= {"Paused": "True", "Throttled": "True", "Ready": "True"}.items()
         assert conditions(world.cr.status)["ControlSynced"] == "True"

@@ -14,10 +14,11 @@ from support.operators.observations import NAME, T0, UID, checked, spec
 
 from backfill_api.names import DRAIN_FINALIZER, OVERRIDE_ANNOTATION, RESTART_ANNOTATION, VERIFY_ANNOTATION
 from backfill_api.spec.change_claim import PauseAll
-from backfill_api.spec.override import ThrottleSpec
+from backfill_api.spec.override import ThrottleSpec, Width
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus
 from backfill_api.timestamps import ms_of, rfc3339
+from backfill_api.width import width_of
 from backfill_api.wire import Ack, CommandRequest
 from backfill_core.lifecycle.actions import (
     AddFinalizer,
@@ -31,7 +32,7 @@ from backfill_core.lifecycle.actions import (
     RemoveFinalizer,
     SendCommand,
 )
-from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
+from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_fields, launched_of
 from backfill_core.lifecycle.naming import driver_name
 from backfill_core.lifecycle.observation import DriverPod, DriverReport, LaunchFailed, Observation, WaitingExecutors
 
@@ -64,6 +65,9 @@ class Driver:
     clock_ahead_ms: int = 0
     """Difference of its node's clock from the operator's."""
 
+    width: Width = Width()
+    """The values of the width that this driver can change; it was launched with a fixed number of executors if they are absent."""
+
     def command(self, request: CommandRequest) -> Ack:
         """Obey at once, by the rules of the core: older revisions are superseded, the same one is already in force."""
         outcome = "Applied"
@@ -80,6 +84,10 @@ class Driver:
                     throttle = request.command.throttle
                     self.limits = throttle.rows_per_second, throttle.bytes_per_second
                     self.until, self.then = throttle.until, throttle.then
+                case "Rescale":
+                    given = request.command.rescale.given
+                    assert given.keys() <= self.width.given.keys(), "a value was sent that this driver cannot change"
+                    self.width = self.width.model_copy(update=given)
                 case "Stop":
                     self.stopping = True
                 case "Verify":
@@ -207,7 +215,7 @@ class World:
 
     def whim(self) -> None:
         """Do a random action of a user."""
-        choice = self.chance.randrange(10)
+        choice = self.chance.randrange(12)
         if choice == 0:
             self.edit(
                 desiredState=self.chance.choice(["Running", "Paused"]),
@@ -223,7 +231,14 @@ class World:
             self.annotate(
                 OVERRIDE_ANNOTATION,
                 self.chance.choice(
-                    ['{"desiredState":"Paused"}', "{broken", "", '{"suspend":true}', self._limited_for_a_while()]
+                    [
+                        '{"desiredState":"Paused"}',
+                        "{broken",
+                        "",
+                        '{"suspend":true}',
+                        '{"maxInFlight":7,"executors":2}',
+                        self._limited_for_a_while(),
+                    ]
                 ),
             )
         elif choice == 4:
@@ -235,12 +250,20 @@ class World:
         elif choice == 7 and self.drivers and self.chance.random() < 0.5:
             for driver in self.drivers.values():
                 driver.paused, driver.revision = "All", driver.revision + 3  # a user with another tool
+                driver.width = driver.width.model_copy(update={"max_in_flight": 9})
         elif choice == 8:
             self.edit(spark={"image": f"localhost/spark:{self.now_ms}"})
         elif choice == 9:
             self.pause_all = self.chance.choice(
                 [None, PauseAll(enabled=False), PauseAll(enabled=True, note="incident")]
             )
+        elif choice == 10:
+            self.edit(
+                executor=self.chance.choice([{}, {"instances": 3}, {"instances": 5}, {"instances": 0}, {"dynamic": {}}])
+            )
+        elif choice == 11:
+            width = {"maxInFlight": self.chance.randrange(1, 5), "splitTargetSeconds": self.chance.randrange(1, 5)}
+            self.edit(strategy={"type": "Snapshot", "snapshot": width})
 
     def _limited_for_a_while(self) -> str:
         until = rfc3339(self.now_ms + self.chance.randrange(-5, 60) * 1000)
@@ -284,10 +307,12 @@ class World:
             created_ms=self.now_ms,
             launched_of=launched_of(self.cr.spec, action.kind),
             executors_of=executors_of(self.cr.spec),
+            launched_fields=launched_fields(self.cr.spec),
         )
         self.drivers[uid] = Driver(
             action.attempt, action.paused, (action.rows_per_second, action.bytes_per_second), self.sealed.revision,
             until=action.until, clock_ahead_ms=self.chance.choice([-4000, 0, 0, 4000]),
+            width=width_of(self.cr.spec).model_copy(update=action.width.given),
         )  # fmt: skip
         self.launched.append(action.attempt)
         self.launch_failed = None
@@ -390,7 +415,7 @@ class World:
                 progress = Progress(
                     phase="Snapshot", percent=min(100, 100 * self.work // self.work_wanted), paused=driver.paused, table_version=1,
                     throttle_rows_per_second=driver.limits[0], throttle_bytes_per_second=driver.limits[1],
-                    throttle_until=driver.until, revision=driver.revision,
+                    throttle_until=driver.until, revision=driver.revision, **driver.width.given,
                 )  # fmt: skip
                 acks = tuple(ack for ack in self.acks.values() if ack.attempt == driver.attempt)
                 return DriverReport(driver.attempt, self.now_ms, progress, None, acks)
