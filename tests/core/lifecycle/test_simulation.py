@@ -64,6 +64,10 @@ class TestWhateverHappens:
         status is correct."""
         world = storm(seed, endless=True)
         world.calm()
+        world.edit(executor={"instances": 2})
+        for _ in range(9):
+            world.tick(5)
+            world.reconcile()
         width = {"type": "Snapshot", "snapshot": {"maxInFlight": 6, "splitTargetSeconds": 5}}
         world.edit(
             desiredState="Paused", pause={"scope": "History"}, throttle={"rowsPerSecond": 7},

@@ -65,7 +65,7 @@ class Driver:
     clock_ahead_ms: int = 0
     """Difference of its node's clock from the operator's."""
 
-    width: Width = Width()
+    width: Width = Width()  # noqa: RUF009 - it is frozen
     """The values of the width that this driver can change; it was launched with a fixed number of executors if they are absent."""
 
     def command(self, request: CommandRequest) -> Ack:
