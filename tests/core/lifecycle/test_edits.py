@@ -301,6 +301,7 @@ class TestWhatAPodIsMadeOf:
             {"ttlSecondsAfterFinished": 60, "deletionPolicy": "Immediate", "retainDriver": "Never"},
             {"verify": "None", "strategy": {"type": "Snapshot"}},
             {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 5, "splitTargetSeconds": 9}}},
+            {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 2}}},
             {"executor": {"instances": 2}},
         ],
     )

@@ -102,7 +102,7 @@ def _commanded(spec: BackfillSpec) -> list[tuple[str, ...]]:
 
 
 def _without_width(spec: BackfillSpec, document: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec without the values of its width that a command changes, and without parts that had no other fields."""
+    """Return a spec without the values of its width that a command changes, and without parts that have no other fields."""
     for path in _commanded(spec):
         document = _without_path(document, path)
     return document
@@ -112,9 +112,9 @@ def _without_path(document: dict[str, Any], path: tuple[str, ...]) -> dict[str, 
     name, *below = path
     if name not in document:
         return document
-    part = _without_path(document[name], tuple(below)) if below else None
+    part = _without_path(document[name], tuple(below)) if below else {}
     kept = {other: value for other, value in document.items() if other != name}
-    return document if part == document[name] else kept | ({name: part} if part else {})
+    return kept | ({name: part} if part else {})
 
 
 def _without(spec: BackfillSpec, names: frozenset[str]) -> dict[str, Any]:
