@@ -201,7 +201,7 @@ def render_job() -> str:
             (of("commit_age_seconds"), "seconds without a commit"), (of("command_pending_seconds"), "seconds without an acknowledgement"),
         ], unit="s"),
         Panel("Paused and throttled", [(of("paused"), "paused"), (of("throttled"), "throttled")]),
-        Panel("Pieces at a time", [(of("max_in_flight"), "at most")], help="`backfill rescale` changes it."),
+        Panel("Pieces at a time and executors", [(of("max_in_flight"), "pieces"), (of("executors"), "executors")], help="`kubectl backfill rescale` changes both."),
         Panel("Warnings", [(f"max by (code) (backfill_job_warnings{{{JOB}}})", "{{code}}")]),
         Panel("Failed attempts", [(f"max by (reason) (backfill_job_failed_attempts{{{JOB}}})", "{{reason}}")], help="Of the last five."),
         Panel("Lost drivers in an hour", [(increased("drivers_lost", JOB), "{{reason}}")]),

@@ -180,7 +180,7 @@ Self-heal resets a spec that was changed on the cluster, within seconds. The ann
 if Git has no annotation of this name:
 
 ```
-kubectl annotate bf orders backfill.dev/override='{"desiredState":"Paused"}'       # again: pause, throttle, maxInFlight, suspend in one
+kubectl annotate bf orders backfill.dev/override='{"desiredState":"Paused"}'       # again: pause, throttle, maxInFlight, executors, suspend in one
 kubectl annotate bf orders backfill.dev/override-                                  # Git applies again
 ```
 

@@ -188,11 +188,11 @@ not failures. An attempt that was ready for an hour resets the count. The delay 
 together. A failed Backfill resumes when its spec is edited or a restart is requested; a complete one never resumes.
 
 A pod may wait for an image, a Secret, a volume or a node with capacity. If the spec is edited before its driver has run, a pod of the
-new spec replaces it at once, and `SpecChanged` is not a failure. Fields that the operator reads itself (`throttle`, `maxInFlight`, `suspend`,
-`backoffLimit`, times) replace no pod. An edit never ends a running driver: it takes effect with the next attempt.
+new spec replaces it at once, and `SpecChanged` is not a failure. Fields that the operator reads itself (`throttle`, `suspend`,
+`backoffLimit`, times) replace no pod, nor does the width of the job: `maxInFlight`, `splitTargetSeconds`, `chunkRows` and `executor.instances`. An edit never ends a running driver: it is sent as a command, or takes effect with the next attempt.
 
 The operator finds executors that do not start by a list of waiting executor pods, one for all Backfills every half minute. `ExecutorsWaiting` has the reason and
-message of one of them. An edit of `spark` or `executor` then ends the attempt at a barrier, as `SpecChanged` and without a failure. That requires an executor that waits
+message of one of them. An edit of `spark` or `executor`, except `executor.instances`, then ends the attempt at a barrier, as `SpecChanged` and without a failure. That requires an executor that waits
 for an image, a Secret or a ConfigMap, or one that waits for a node while none runs.
 
 A quota or a policy may reject executors after the launch. Then no pod shows the cause, and Spark requests the pods again and again. The driver counts its executors: if
@@ -200,7 +200,7 @@ fewer than requested run for a minute, it warns (`ExecutorsMissing`), and `Execu
 
 ## Commands
 
-The operator compares `desiredState`, `pause`, `throttle`, `maxInFlight` and the override annotation with the driver's report. Every difference
+The operator compares `desiredState`, `pause`, `throttle`, the width and the override annotation with the driver's report. Every difference
 becomes a command with a separate revision. The operator writes it to `status.control` before it sends it, and sends it again each
 second until it is acknowledged after a commit. A change of pause and limit at the same time has two revisions. A command that is
 not acknowledged within 30 s, or three commits if they take longer, sets `ControlSynced` to `AcknowledgementTimeout`; the driver
@@ -209,7 +209,7 @@ new attempt starts with the current controls.
 
 | annotation | effect |
 |---|---|
-| `backfill.dev/override: '{"desiredState":"Paused"}'` | overrides the spec: `desiredState`, `pause`, `throttle`, `maxInFlight`, `suspend`; an invalid one is ignored as a whole, and the previous one stays; the condition `OverrideIgnored` reports it |
+| `backfill.dev/override: '{"desiredState":"Paused"}'` | overrides the spec: `desiredState`, `pause`, `throttle`, `maxInFlight`, `splitTargetSeconds`, `chunkRows`, `executors`, `suspend`; an invalid one is ignored as a whole, and the previous one stays; the condition `OverrideIgnored` reports it |
 | `backfill.dev/verify-requested: <any new value>` | one receipt |
 | `backfill.dev/restart-requested: <any new value>` | the attempt ends at a barrier, the next one resumes; a failed Backfill resumes too |
 | `backfill.dev/refresh-requested: <any new value>` | a complete Backfill runs again from its last position; `status.refresh` has start, end and reason. During a run the refresh follows its end. `spec.refresh.schedule` starts the same at its times, and `status.refreshTimes` has the next and the last one |

@@ -15,7 +15,7 @@ CATEGORIES: Final = ("all",)
 DEFAULT_NAMESPACE: Final = "default"
 
 OVERRIDE_ANNOTATION: Final = f"{GROUP}/override"
-"""JSON with `desiredState`, `throttle`, `maxInFlight` or `suspend`; which take precedence over the spec."""
+"""JSON with the fields of `Override`, such as `desiredState`, `throttle` or `maxInFlight`; which take precedence over the spec."""
 
 STATE_ANNOTATION: Final = f"{GROUP}/desired-state"
 """`Running` or `Paused`; takes precedence over the override annotation. Tools that cannot write JSON set it."""

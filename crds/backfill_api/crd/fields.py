@@ -45,7 +45,7 @@ METADATA: Final = f"""\
 |---|---|
 | `metadata.name` | Required. Lower-case letters, digits, `-` and `.`; at most 253 characters. |
 | `metadata.namespace` | Default `default`; at most 63 characters. |
-| `metadata.annotations["{GROUP}/override"]` | JSON with `desiredState`, `pause`, `throttle`, `maxInFlight` or `suspend`, which take precedence over the spec. |
+| `metadata.annotations["{GROUP}/override"]` | JSON with `desiredState`, `pause`, `throttle`, `maxInFlight`, `splitTargetSeconds`, `chunkRows`, `executors` or `suspend`, which take precedence over the spec. |
 | `metadata.annotations["{GROUP}/changed-by"]` | JSON with `by`, `note` and `time`: the author and the reason of a change, as the author claims them. |
 | `metadata.annotations["{GROUP}/watched-until"]` | RFC 3339, at most a minute ahead: until then the status is written every two seconds. |
 """

@@ -89,7 +89,7 @@ class TestARunningJob:
         samples = of(running(
             progress={
                 "rowsPerSecond": 82, "lagSeconds": 65, "lagVersions": 9, "eta": rfc3339(NOW_MS + 720_000), "etaSeconds": 725,
-                "etaSecondsLow": 545, "etaSecondsHigh": 1085, "maxInFlight": 8, "warningCodes": ["RetentionEnding"],
+                "etaSecondsLow": 545, "etaSecondsHigh": 1085, "maxInFlight": 8, "executors": 3, "warningCodes": ["RetentionEnding"],
             },
             conditions=[condition("Ready", reason="Running"), condition("Throttled"), condition("Paused", "False")],
             receipt={"mismatches": 0, "complete": False},
@@ -101,7 +101,7 @@ class TestARunningJob:
             ("series_omitted",): 0, ("info", ("phase", "Running"), ("reason", "Running"), ("step", "Copy")): 1,
             ("receipt", ("state", "Partial")): 1, ("percent",): 61, ("rows",): 1000, ("rows_done",): 610, ("rows_per_second",): 82,
             ("lag_seconds",): 65, ("lag_versions",): 9, ("eta_seconds",): 720, ("eta_seconds_low",): 540, ("eta_seconds_high",): 1080,
-            ("throttled",): 1, ("max_in_flight",): 8, ("paused",): 0, ("attempt",): 2, ("commit_age_seconds",): 2, ("warnings", ("code", "RetentionEnding")): 1,
+            ("throttled",): 1, ("max_in_flight",): 8, ("executors",): 3, ("paused",): 0, ("attempt",): 2, ("commit_age_seconds",): 2, ("warnings", ("code", "RetentionEnding")): 1,
             ("failed_attempts", ("reason", "Infrastructure")): 1, ("failed_attempts", ("reason", "Transient")): 2,
             ("drivers_lost_total", ("reason", "OOMKilled")): 3, ("executors_lost_total", ("reason", "Deleted")): 7,
         }  # fmt: skip
