@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from backfill_api.plain_text import printable
-from backfill_api.spec.bounds import IN_FLIGHT_MAX
+from backfill_api.spec.bounds import CHUNK_ROWS_MAX, EXECUTORS_MAX, IN_FLIGHT_MAX, SPLIT_SECONDS_MAX
 from backfill_api.spec.override import WIDTH_FIELDS, Width
 from backfill_api.typed_amounts import parse_byte_rate, parse_duration_s, parse_rate, parse_until
 from backfill_core.command_errors import NotRunningError
@@ -219,17 +219,17 @@ def throttle(
 @click.option(
     "--split-seconds",
     "split_target_seconds",
-    type=click.IntRange(1, 600),
+    type=click.IntRange(1, SPLIT_SECONDS_MAX),
     metavar="N",
     help="Target duration of a split: 1 to 600.",
 )
 @click.option(
     "--chunk-rows",
-    type=click.IntRange(0, 1_000_000_000),
+    type=click.IntRange(0, CHUNK_ROWS_MAX),
     metavar="N",
     help="Rows of a chunk of strategy Arrangement, at most; 0: as many as take about four seconds.",
 )
-@click.option("--executors", type=click.IntRange(1, 10_000), metavar="N", help="Number of executors.")
+@click.option("--executors", type=click.IntRange(1, EXECUTORS_MAX), metavar="N", help="Number of executors.")
 def rescale(session: Session, name: str, **options: Any) -> None:
     """Read at most MAX_IN_FLIGHT pieces of the snapshot of NAME at the same time: 1 to 64; or change their size, or the executors.
 

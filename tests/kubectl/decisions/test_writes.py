@@ -117,6 +117,16 @@ class TestTheSpec:
         }
         assert "spec" not in write(stored(spec={"strategy": {"type": "Arrangement"}}), rescale(chunk_rows=0)).patch
 
+    def test_override_is_written_if_the_spec_lacks_one_of_two_values(self):
+        """The spec agrees with the first one."""
+        backfill = stored(spec={"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 3}}})
+
+        def overridden(**values):
+            return annotations(write(backfill, rescale(**values), "override")).get(OVERRIDE_ANNOTATION)
+
+        assert json.loads(overridden(max_in_flight=3, executors=4)) == {"maxInFlight": 3, "executors": 4}
+        assert overridden(max_in_flight=3) is None
+
     def test_values_that_a_command_does_not_set_stay_overridden(self):
         """Another user sets the other values."""
         backfill = stored(annotations={OVERRIDE_ANNOTATION: '{"maxInFlight":9,"executors":4}'})
