@@ -11,7 +11,7 @@ from backfill_api.width import BY_TIME, spec_path, width_of
 from backfill_operator.manifests.attempt import Launch
 from backfill_operator.manifests.driver_pod import executor_template
 from backfill_operator.manifests.names import CONF_KEY, EXECUTOR_KEY, SPEC_KEY, metadata
-from backfill_operator.manifests.spark_conf import properties, properties_text
+from backfill_operator.manifests.spark_conf import executors_max, properties, properties_text
 from backfill_operator.manifests.spark_pages import observing_settings
 
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -79,11 +79,15 @@ def backfill_document(launch: Launch) -> dict[str, Any]:
 
 def _set_width(spec: dict[str, Any], launch: Launch) -> None:
     """Set the number of executors, and the values of the width that an override sets: a driver takes them for those of its spec."""
-    number = launch.spec.executor.model_dump(
-        mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"instances", "dynamic"}
-    )
-    if number:
-        spec["executor"] = number
+    executor = launch.spec.executor
+    if executor.dynamic is None and executor.instances != 0 and launch.spec.queue is not None:
+        # A driver of an earlier version refuses the field `queue`. No command changes a number between equal bounds either.
+        number = executors_max(launch)
+        spec["executor"] = {"dynamic": {"min": number, "max": number}}
+    elif executor.dynamic is not None or executor.instances is not None:
+        spec["executor"] = executor.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"instances", "dynamic"}
+        )
     given, strategy = width_of(launch.spec).given, launch.spec.strategy
     for name, value in launch.width.given.items():
         if value == given.get(name):

@@ -68,6 +68,14 @@ class TestTheWidthOfALaunch:
         assert width_of(spec_of(given)) == width_of(spec(**given))
         assert spec_of(given).executor.template == {}
 
+    @pytest.mark.parametrize("executor", [{}, {"instances": 4}, {"instances": 0}, {"dynamic": {}}])
+    def test_a_driver_of_a_queued_job_keeps_its_executors(self, executor: dict[str, Any]) -> None:
+        """The queue admitted them. Without that, the next attempt would start with a number that a command set before."""
+        queued = spec_of({"executor": executor, "queue": "team"})
+
+        assert width_of(queued).executors is None
+        assert queued.queue is None, "an earlier version of a driver refuses the field"
+
 
 class TestTheExecutorsOfASession:
     """Spark requests the number in force."""
