@@ -4,6 +4,7 @@ import json
 
 from support.node.real_job import SLOW, document
 from support.node.real_node import seconds
+from support.operators.plugin import invoke
 
 ROWS = 120_000
 LIMIT = 2000
@@ -126,6 +127,51 @@ def test_executors_are_drained(node, writer, apply):
     assert "Retrying" not in job.history()
     job.equals_the_source()
     job.delete()
+
+
+def test_executors_are_added_and_removed_by_command(writer, apply):
+    """`kubectl backfill rescale` gives a running job a second executor, and takes one away again: the attempt continues, and no
+    executor counts as lost."""
+    writer(ROWS)
+    job = apply(document("rescaled", instances=1, throttle={"rowsPerSecond": LOW_LIMIT}))
+    job.until("an executor", lambda: len(job.executors()) == 1)
+    job.until_rows()
+    driver, [first] = job.driver()["metadata"]["uid"], job.executors()
+
+    _rescales(job, 2, "on 2 executors")
+    assert uids([first]) < uids(job.executors()), "the first one stays"
+    _rescales(job, 1, "on 1 executor")
+
+    assert job.driver()["metadata"]["uid"] == driver
+    assert job.condition("EditPending")[0] is None
+    job.commanded("unlimited", throttle={"rowsPerSecond": None})
+    status = job.until_complete(attempts=1, failures=0)
+    assert losses(status) == {}
+    assert "ExecutorsLost" not in job.events()
+    assert "Retrying" not in job.history()
+    job.equals_the_source()
+    job.delete()
+
+
+def _rescales(job, executors, answer):
+    """The command is acknowledged, the pods follow, and the job continues."""
+    before = job.rows()
+    done = invoke(
+        job.node.cluster.kubeconfig,
+        job.namespace,
+        "rescale",
+        job.name,
+        "--executors",
+        executors,
+        "--timeout",
+        60 * SLOW,
+    )
+    assert done.exit_code == 0, done.output
+    assert answer in done.stdout
+    assert "Acknowledged at epoch" in done.stdout
+    job.until("the executors", lambda: len(job.executors()) == executors, 120)
+    job.until("the number in the status", lambda: job.status()["progress"].get("executors") == executors)
+    job.until_rows(above=before)
 
 
 def _is_replaced(job, gone, lost):
