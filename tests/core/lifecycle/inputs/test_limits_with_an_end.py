@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from support.drivers.commanded_driver import Driver
 from support.operators.lifecycle_space import STATUSES
 from support.operators.observations import T0, after, checked, conditions, observed, reason, report, running, spec
-from support.operators.world import Driver
 
 from backfill_api.names import OVERRIDE_ANNOTATION
 from backfill_api.status.progress import Progress
