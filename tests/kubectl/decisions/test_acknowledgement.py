@@ -169,7 +169,7 @@ class TestOtherChanges:
         assert isinstance(answer(change, running(control, progress=progress), spec=spec), expected)
 
     def test_number_of_executors_that_is_fixed_in_the_attempt_is_recorded(self):
-        """The attempt was launched without executors, or the operator is of an earlier version: nobody asks the driver."""
+        """The attempt was launched without executors, or the operator is of an earlier version: the driver gets no command."""
         status = running({"maxInFlight": 8, "epoch": 5})
 
         assert answer(Rescale(Width(executors=3)), status, spec={"executor": {"instances": 3}}) == Recorded(

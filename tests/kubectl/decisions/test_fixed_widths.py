@@ -31,7 +31,7 @@ class TestAFixedWidth:
         ],
     )  # fmt: skip
     def test_command_is_refused_as_a_whole(self, spec, width, reason):
-        """A half of it would be a surprise."""
+        """A part of it would be a surprise."""
         refused = refusal(stored(spec=spec), Rescale(Width(**width)))
 
         assert isinstance(refused, CommandRefusedError)

@@ -128,7 +128,7 @@ class TestTheWidth:
         assert sent(decision) == []
 
     def test_an_override_with_one_fixed_value_is_ignored_as_a_whole(self) -> None:
-        """A half of it would be in force otherwise, and nobody requested that."""
+        """A part of it would be in force otherwise, which no user requested."""
         annotations = {"backfill.dev/override": '{"maxInFlight":8,"chunkRows":5,"executors":3}'}
         decision = checked(replace(launched_with(2), spec=wide(2, executor={"instances": 0}), annotations=annotations))
 
