@@ -3,6 +3,7 @@
 import json
 import re
 
+import yaml
 from support.cluster.fake_api import Fault
 from support.endings import assert_ending
 from support.operators.plugin import Plugin
@@ -63,6 +64,41 @@ class TestCommandsOfARunningJob:
             strategy = current(rig)["spec"]["strategy"]
             assert [member["maxInFlight"] for member in strategy.values() if isinstance(member, dict)] == [8]
             assert rig.attempt() == 1
+
+    async def test_executors_of_a_running_job_change_and_the_next_attempt_starts_with_them(self, rigs, tmp_path):
+        """Also with an override, which its driver takes for the number of the spec."""
+        async with rigs() as rig:
+            rig.create(executor={"instances": 2})
+            await rig.until_holds("Running")
+            kubectl = Plugin(rig, tmp_path)
+
+            first = await kubectl.done("rescale", "orders", "--executors", "3", "--split-seconds", "9", "--how", "override")
+
+            assert ": reading splits of about 9 s, on 3 executors at " in first
+            undo = f"Undo: kubectl backfill rescale orders --split-seconds 4 --executors 2 -n {rig.namespace}"
+            assert first.endswith(undo)
+            assert override(rig) == {"splitTargetSeconds": 9, "executors": 3}
+            assert (rig.double().progress.executors, rig.double().progress.split_target_seconds) == (3, 9)
+            assert rig.condition("EditPending") is None
+            assert rig.attempt() == 1
+            await kubectl.done("retry", "orders")
+            await rig.until(lambda: rig.attempt() == 2 and rig.holds("Running"))
+            data = rig.store.get("configmaps", rig.namespace, "orders-2-driver")["data"]
+            assert "spark.executor.instances=3\n" in data["spark-defaults.conf"]
+            assert yaml.safe_load(data["backfill.yaml"])["spec"]["executor"] == {"instances": 3}
+
+    async def test_executors_of_a_driver_that_works_alone_are_refused(self, rigs, tmp_path):
+        """Nothing is written."""
+        async with rigs() as rig:
+            rig.create(executor={"instances": 0})
+            await rig.until_holds("Running")
+            before = current(rig)["metadata"]["resourceVersion"]
+
+            done = await Plugin(rig, tmp_path)("rescale", "orders", "8", "--executors", "3")
+
+            assert_ending(done, "CommandRefused")
+            assert "executors cannot change: executor.instances is 0" in done.stderr
+            assert current(rig)["metadata"]["resourceVersion"] == before
 
     async def test_throttle_is_acknowledged_with_the_limit_before_it_as_undo(self, rigs, tmp_path):
         """A second throttle names the first one's limit."""
