@@ -72,7 +72,9 @@ class TestCommandsOfARunningJob:
             await rig.until_holds("Running")
             kubectl = Plugin(rig, tmp_path)
 
-            first = await kubectl.done("rescale", "orders", "--executors", "3", "--split-seconds", "9", "--how", "override")
+            first = await kubectl.done(
+                "rescale", "orders", "--executors", "3", "--split-seconds", "9", "--how", "override"
+            )
 
             assert ": reading splits of about 9 s, on 3 executors at " in first
             undo = f"Undo: kubectl backfill rescale orders --split-seconds 4 --executors 2 -n {rig.namespace}"

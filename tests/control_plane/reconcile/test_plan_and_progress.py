@@ -32,7 +32,7 @@ SAID = ProgressSummary(
     warnings=("the source deletes changes soon",), warning_codes=("RetentionEnding",), seal_ms_p50=150, seal_ms_p99=1300,
     limit=LimitInForce(rows_per_second=500, bytes_per_second=7, until="2030-01-01T00:00:00Z", origin="Command", revision=3),
     partitions=(PartitionProgress(partition="day=2026-11-01", rows_done=1, rows_total=9, files_done=1, files_total=2),),
-    grid=(100,) * 20 + (40,) + (0,) * 43, max_in_flight=6,
+    grid=(100,) * 20 + (40,) + (0,) * 43, max_in_flight=6, split_target_seconds=8, chunk_rows=900, executors=3,
     refresh=RefreshProgress(start="2026-01-01T00:00:00Z", from_version=5, from_position="version 5"),
 )  # fmt: skip
 
