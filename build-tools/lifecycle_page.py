@@ -41,7 +41,7 @@ SPECS = [
         {"desiredState": "Paused"},
         {"suspend": True},
         {"approval": "Manual"},
-        {"approval": "Manual", "executor": {"instances": 2}},
+        {"approval": "Manual", "spark": {"image": "localhost/other:1"}},
     )
 ]
 PLAN = Plan(
@@ -189,7 +189,8 @@ together. A failed Backfill resumes when its spec is edited or a restart is requ
 
 A pod may wait for an image, a Secret, a volume or a node with capacity. If the spec is edited before its driver has run, a pod of the
 new spec replaces it at once, and `SpecChanged` is not a failure. Fields that the operator reads itself (`throttle`, `suspend`,
-`backoffLimit`, times) replace no pod, nor does the width of the job: `maxInFlight`, `splitTargetSeconds`, `chunkRows` and `executor.instances`. An edit never ends a running driver: it is sent as a command, or takes effect with the next attempt.
+`backoffLimit`, times) replace no pod, nor does the width of the job: `maxInFlight`, `splitTargetSeconds`, `chunkRows` and `executor.instances`.
+An edit never ends a running driver: it is sent as a command, or takes effect with the next attempt.
 
 The operator finds executors that do not start by a list of waiting executor pods, one for all Backfills every half minute. `ExecutorsWaiting` has the reason and
 message of one of them. An edit of `spark` or `executor`, except `executor.instances`, then ends the attempt at a barrier, as `SpecChanged` and without a failure. That requires an executor that waits
