@@ -40,9 +40,20 @@ def launched_of(spec: BackfillSpec, kind: AttemptKind = "Run") -> str:
 
     Fields with default values are left out, so that a field of a later version replaces no waiting pod.
     """
-    left_out = READ_BY_THE_OPERATOR - READ_BY_A_PLAN if kind == "Plan" else READ_BY_THE_OPERATOR
-    document = _without(spec, left_out)
+    document = _of_kind(spec, kind)
     return _hashed(document if kind == "Plan" else _without_width(spec, document))
+
+
+def is_launched_of(digest: str, spec: BackfillSpec, kind: AttemptKind = "Run") -> bool:
+    """Return whether a pod with this hash was created from a spec; true without a hash.
+
+    An earlier version of the operator hashed the width of the job too. Its upgrade must replace no pod.
+    """
+    return digest in ("", launched_of(spec, kind)) or digest == _hashed(_of_kind(spec, kind))
+
+
+def _of_kind(spec: BackfillSpec, kind: AttemptKind) -> dict[str, Any]:
+    return _without(spec, READ_BY_THE_OPERATOR - READ_BY_A_PLAN if kind == "Plan" else READ_BY_THE_OPERATOR)
 
 
 def executors_of(spec: BackfillSpec) -> str:
@@ -50,10 +61,19 @@ def executors_of(spec: BackfillSpec) -> str:
 
     Their number is left out if a command changes it.
     """
+    return _hashed(_without_width(spec, _of_executors(spec)))
+
+
+def is_executors_of(digest: str, spec: BackfillSpec) -> bool:
+    """Return whether the executors of a driver with this hash are created from a spec; true without a hash. See `is_launched_of`."""
+    return digest in ("", executors_of(spec)) or digest == _hashed(_of_executors(spec))
+
+
+def _of_executors(spec: BackfillSpec) -> dict[str, Any]:
     part = spec.model_dump(
         mode="json", by_alias=True, exclude_none=True, exclude_defaults=True, include={"spark", "executor", "scratch"}
     )
-    return _hashed(_without_width(spec, part) | {"secret": spec.source.params.secret})
+    return part | {"secret": spec.source.params.secret}
 
 
 def launched_fields(spec: BackfillSpec) -> str:

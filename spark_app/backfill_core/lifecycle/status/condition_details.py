@@ -12,7 +12,7 @@ from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.launched_of import edited_fields, launched_of
+from backfill_core.lifecycle.inputs.launched_of import edited_fields, is_launched_of
 from backfill_core.lifecycle.inputs.procedures import CATCH_UP, STOPS, is_switched, requested, waits
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
@@ -118,7 +118,7 @@ def edit_pending(context: Context) -> str:
         edited, values = _listed(paths), "the old value" if len(paths) == 1 else "the old values"
     else:
         # An earlier version of the operator created the pod, with one hash of all fields.
-        same = pod.launched_of in ("", launched_of(spec))
+        same = is_launched_of(pod.launched_of, spec)
         edited, values = "" if same else "the spec was", "the old values"
     if not edited:
         return ""

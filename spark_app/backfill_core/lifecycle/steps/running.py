@@ -29,7 +29,7 @@ from backfill_core.lifecycle.commands import (
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.commits import with_commits
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.launched_of import executors_of, launched_of
+from backfill_core.lifecycle.inputs.launched_of import is_executors_of, is_launched_of
 from backfill_core.lifecycle.inputs.procedures import (
     STOPS,
     answered,
@@ -212,7 +212,7 @@ def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
     spec = context.observation.spec
     if pod.phase != "Pending" or pod.started or attempt.ready_time is not None or isinstance(spec, SpecRefused):
         return False
-    return pod.launched_of not in ("", launched_of(spec, attempt.kind))
+    return not is_launched_of(pod.launched_of, spec, attempt.kind)
 
 
 def _executors_outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
@@ -225,7 +225,7 @@ def _executors_outdated(context: Context, attempt: Attempt, pod: DriverPod) -> b
     spec, executors = context.observation.spec, pod.executors
     if executors is None or attempt.kind != "Run" or pod.deletion_ms is not None or isinstance(spec, SpecRefused):
         return False
-    if pod.executors_of in ("", executors_of(spec)):
+    if is_executors_of(pod.executors_of, spec):
         return False
     if context.observation.live and executors.running is None:
         return False  # they were not counted, and the list of waiting ones is some seconds old

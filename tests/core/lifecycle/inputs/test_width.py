@@ -28,7 +28,14 @@ from backfill_api.status.status import Control
 from backfill_api.width import width_of
 from backfill_api.wire import RescaleCommand
 from backfill_core.lifecycle.inputs.desired import desired_of
-from backfill_core.lifecycle.inputs.launched_of import edited_fields, executors_of, launched_fields, launched_of
+from backfill_core.lifecycle.inputs.launched_of import (
+    edited_fields,
+    executors_of,
+    is_executors_of,
+    is_launched_of,
+    launched_fields,
+    launched_of,
+)
 from backfill_core.lifecycle.observation import Observation, SpecRefused, WaitingExecutors
 
 UP = observed(status=STATUSES["running"], pods=(running(),), report=report(), finalizers=("backfill.dev/drain",))
@@ -277,6 +284,17 @@ class TestAnEditOfTheWidth:
         launched = launched_fields(spec()).replace(launched_of(spec()), "0" * 16)
 
         assert edited_fields(launched + ",strategy.snapshot.maxInFlight=abc,executor.instances=abc", spec()) == ()
+
+    def test_pods_of_an_earlier_operator_are_not_replaced(self) -> None:
+        """That operator hashed the width too. An upgrade is no edit."""
+        nine = {"type": "Snapshot", "snapshot": {"splitTargetSeconds": 9}}
+        launched, executors = "bd1b5011b74640ba", "216cdee1985395f0"
+        given, edited = spec(executor={"instances": 4}, strategy=nine), spec(executor={"instances": 5}, strategy=nine)
+
+        assert is_launched_of(launched, given)
+        assert is_executors_of(executors, given)
+        assert not is_launched_of(launched, edited)
+        assert not is_executors_of(executors, edited)
 
     def test_an_edited_number_replaces_no_driver_whose_executors_wait(self) -> None:
         """The waiting executor is one of the next number, or Spark deletes its pod."""
