@@ -103,13 +103,12 @@ def desired_of(
     """
     override, errors = _override(spec, annotations, held or NO_OVERRIDE)
     state = pause = None
-    width = Width()
-    fixed: Mapping[str, str] = {}
+    width = Width(**override.given)
     throttle = UNLIMITED
     suspend = False
     if isinstance(spec, BackfillSpec):
         state, pause, throttle, suspend = spec.desired_state, spec.pause, spec.throttle, spec.suspend
-        width, fixed = width_of(spec), fixed_width(spec)
+        width = _width(spec, override)
     state = override.desired_state or state
     pause = override.pause or pause or DEFAULT_PAUSE
     limits = [("override", override.throttle), ("spec", throttle)]
@@ -124,7 +123,7 @@ def desired_of(
         ended=tuple(
             f"{name}.throttle.until {over.until} is past" for name, over in limits if over and _over(over, now_ms)
         ),
-        width=Width(**width.given | {name: value for name, value in override.given.items() if name not in fixed}),
+        width=width,
         suspend=suspend if override.suspend is None else override.suspend,
         pause_overridden=override.desired_state is not None or override.pause is not None,
         throttle_overridden=owner == "override",
@@ -132,6 +131,15 @@ def desired_of(
         override=None if override == NO_OVERRIDE else override,
         override_error="; ".join(errors)[:ERROR_CHARACTERS_MAX],
     )
+
+
+def _width(spec: BackfillSpec, override: Override) -> Width:
+    """Return the width of a spec with the values of an override; one that was in force before an edit may have a value that is fixed now."""
+    width = width_of(spec)
+    if not override.given:
+        return width
+    fixed = fixed_width(spec)
+    return width.model_copy(update={name: value for name, value in override.given.items() if name not in fixed})
 
 
 def _over(limit: ThrottleSpec, now_ms: int) -> bool:
@@ -180,6 +188,6 @@ def _of_json(spec: BackfillSpec | SpecRefused, text: str) -> tuple[Override | No
     limit = override.throttle.bytes_per_second if override.throttle else None
     if limit is not None and isinstance(spec, BackfillSpec) and not knows_bytes(spec.source):
         return None, f"{OVERRIDE_ANNOTATION}: throttle.bytesPerSecond {NO_BYTES}"
-    fixed = fixed_width(spec) if isinstance(spec, BackfillSpec) else {}
+    fixed = fixed_width(spec) if override.given and isinstance(spec, BackfillSpec) else {}
     reasons = [f"{WIDTH_FIELDS[name]} cannot change: {fixed[name]}" for name in override.given if name in fixed]
     return (None, f"{OVERRIDE_ANNOTATION}: {'; '.join(reasons)}") if reasons else (override, "")
