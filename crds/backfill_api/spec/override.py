@@ -55,7 +55,8 @@ class Width(Model):
     """Target duration of a split; it sizes the next one."""
 
     chunk_rows: ChunkRows | None = None
-    """Rows of a chunk of strategy Arrangement, at most; 0: as many as take about four seconds."""
+    """Rows of a chunk of strategy Arrangement, at most; 0: as many as take about four seconds. One below 50,000 and below the `chunkRows`
+    with which the attempt began counts as the lower of these two."""
 
     executors: Executors | None = None
     """Number of executors. Tasks of an executor that is removed run again on another one."""

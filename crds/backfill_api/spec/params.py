@@ -146,7 +146,8 @@ class SplitParams(StrategyParams):
     FIXED_WIDTH: ClassVar[Mapping[str, str]] = {}
 
     split_target_seconds: SplitSeconds = 4
-    """Target duration of a split at full speed; a change takes effect at the next barrier, for splits that begin later."""
+    """Target duration of a split at full speed; a change takes effect at the next barrier, for splits that begin
+    later; of a topic into an `Upsert` target, with the next attempt."""
 
     max_in_flight: InFlight = 2
     """Splits that are read at the same time; a change takes effect at the next barrier."""

@@ -5,12 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from pydantic import ValidationError
-
 from backfill_api.names import KIND, PLURAL, SHORT_NAMES, SINGULAR
 from backfill_api.spec.override import WIDTH_FIELDS
-from backfill_api.spec.spec import BackfillSpec
-from backfill_api.width import fixed_width
 from backfill_core.command_errors import CommandRefusedError, NotRunningError
 from backfill_core.errors import BackfillError
 from backfill_kubectl.decisions.changes import (
@@ -23,7 +19,7 @@ from backfill_kubectl.decisions.changes import (
     SwitchOver,
     TakeReceipt,
 )
-from backfill_kubectl.decisions.stored import StoredBackfill
+from backfill_kubectl.decisions.stored import StoredBackfill, fixed_values
 
 NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 KINDS: Final = (KIND.lower(), SINGULAR, PLURAL, *SHORT_NAMES)
@@ -75,11 +71,7 @@ def refusal(backfill: StoredBackfill, change: Change) -> BackfillError | None:
 
 def _fixed(backfill: StoredBackfill, change: Rescale) -> BackfillError | None:
     """Return the error of values of a width that cannot change; the operator refuses a spec that cannot be read."""
-    try:
-        spec = BackfillSpec.model_validate(backfill.spec, by_alias=True, by_name=False)
-    except ValidationError:
-        return None
-    fixed = fixed_width(spec)
+    fixed = fixed_values(backfill)
     reasons = [f"{WIDTH_FIELDS[name]} cannot change: {fixed[name]}" for name in change.width.given if name in fixed]
     if not reasons:
         return None

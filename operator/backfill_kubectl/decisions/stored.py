@@ -11,9 +11,11 @@ from pydantic import ValidationError
 from backfill_api.model import known
 from backfill_api.names import OVERRIDE_ANNOTATION
 from backfill_api.spec.override import Override
+from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.conditions import Condition
 from backfill_api.status.progress import ProgressSummary
 from backfill_api.status.status import BackfillStatus
+from backfill_api.width import fixed_width
 
 Json = dict[str, Any]
 
@@ -103,6 +105,14 @@ def read_stored(raw: Mapping[str, Any]) -> StoredBackfill:
         status=status,
         unreadable=unreadable,
     )
+
+
+def fixed_values(backfill: StoredBackfill) -> Mapping[str, str]:
+    """Return why values of the width cannot change, by their names in Python; empty for a spec that cannot be read, which the operator refuses."""
+    try:
+        return fixed_width(BackfillSpec.model_validate(backfill.spec, by_alias=True, by_name=False))
+    except ValidationError:
+        return {}
 
 
 def _mapping(value: Any) -> Json:

@@ -6,7 +6,7 @@ A write carries the resourceVersion that was read. So a concurrent write is a co
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -46,7 +46,7 @@ from backfill_kubectl.decisions.changes import (
     Unsuspend,
 )
 from backfill_kubectl.decisions.ownership import SpecOwner, spec_owner
-from backfill_kubectl.decisions.stored import StoredBackfill
+from backfill_kubectl.decisions.stored import StoredBackfill, fixed_values
 
 Json = dict[str, Any]
 How = Literal["spec", "override"]
@@ -118,7 +118,9 @@ def decide_write(backfill: StoredBackfill, change: Change, *, how: How | None, c
             ends = isinstance(change, Throttle) and change.until is not None
             place = how or ("override" if owner is not None or ends else "spec")
             fields = _fields(change)
-            override = _without(_override(backfill), fields)
+            override = _without(
+                _override(backfill), fields.keys() | {WIDTH_FIELDS[name] for name in fixed_values(backfill)}
+            )
             if place == "override":
                 override |= _needed(backfill, change, fields)
             else:
@@ -158,7 +160,7 @@ def _override(backfill: StoredBackfill) -> Json:
     return {} if override is None else override.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-def _without(override: Json, fields: Json) -> Json:
+def _without(override: Json, fields: Collection[str]) -> Json:
     return {name: value for name, value in override.items() if name not in fields}
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from backfill_api.names import VERIFY_ANNOTATION
 from backfill_api.spec.bounds import REVISION_MAX, REVISIONS_AHEAD_MAX, count
-from backfill_api.spec.override import WIDTH_FIELDS, ThrottleSpec, Width
+from backfill_api.spec.override import ThrottleSpec, Width
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import ACKS_MAX, Acknowledgement, Control, PendingCommand
 from backfill_api.timestamps import ms_of, rfc3339, rfc3339_ms
@@ -23,8 +23,7 @@ from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, Rescal
 from backfill_core.lifecycle.inputs.all_jobs import switch_claim
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
-from backfill_core.lifecycle.inputs.desired import Desired
-from backfill_core.lifecycle.inputs.launched_of import executors_can_change
+from backfill_core.lifecycle.inputs.desired import Desired, known_width
 from backfill_core.lifecycle.inputs.procedures import requested, wants_receipt
 
 RESEND_S = 1.0
@@ -107,13 +106,13 @@ def settled(context: Context, control: Control) -> bool:
         return False
     context = _of_attempt(context)
     desired = context.desired
-    sent = control.paused == desired.paused and not _differing(desired.width, _values(control))
+    sent = control.paused == desired.paused and not _differing(desired.width, known_width(control))
     if not sent or not limit_follows(context, control, _sent(control)):
         return False
     progress = context.progress
     if progress is None or progress.revision < control.acked_revision:
         return True
-    rescaled = not _differing(desired.width, _values(progress))
+    rescaled = not _differing(desired.width, known_width(progress))
     return rescaled and progress.paused == desired.paused and limit_follows(context, control, reported_limit(progress))
 
 
@@ -285,10 +284,9 @@ def _corrections(context: Context, control: Control) -> list[Command]:
 def _rescaled(control: Control, desired: Width, progress: Progress | None) -> dict[str, int]:
     """Return the values of the width to send; empty if none differs once all waiting commands are acknowledged.
 
-    A value that neither a report nor the record of the launch has is not known, and is not sent: driver and operator of that launch are of
-    an earlier version. A new command replaces the waiting one, so it has the values of that one too.
+    The desired values are those that the driver reports. A new command replaces the waiting one, so it has the values of that one too.
     """
-    now = _values(control) | ({} if progress is None else _values(progress))
+    now = known_width(control) | ({} if progress is None else known_width(progress))
     waiting = [pending.command.rescale for pending in control.pending if pending.command.rescale is not None]
     later = now | {name: value for rescale in waiting for name, value in rescale.given.items()}
     differing = _differing(desired, later)
@@ -296,18 +294,16 @@ def _rescaled(control: Control, desired: Width, progress: Progress | None) -> di
 
 
 def _of_attempt(context: Context) -> Context:
-    """Return the context without a desired number of executors if the pods of the attempt have a fixed number."""
-    width, pod = context.desired.width, context.pod
-    if width.executors is None or pod is None or executors_can_change(pod.launched_fields):
+    """Return the context without desired values of the width that cannot change in this attempt.
+
+    Its driver does not report them: it is of an earlier version, or was launched with a fixed number of executors.
+    """
+    width, progress = context.desired.width, context.progress
+    fixed = set() if progress is None else width.given.keys() - known_width(progress).keys()
+    if not fixed:
         return context
-    fixed = width.model_copy(update={"executors": None})
-    return replace(context, desired=replace(context.desired, width=fixed))
-
-
-def _values(reported: Control | Progress) -> dict[str, int]:
-    """Return the known values of a width, by their names in Python."""
-    values = {name: getattr(reported, name) for name in WIDTH_FIELDS}
-    return {name: value for name, value in values.items() if value is not None}
+    left = width.model_copy(update=dict.fromkeys(fixed))
+    return replace(context, desired=replace(context.desired, width=left))
 
 
 def _differing(desired: Width, known: Mapping[str, int]) -> dict[str, int]:

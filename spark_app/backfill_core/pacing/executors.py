@@ -72,10 +72,10 @@ class ExecutorRequest:
     tried_s: float | None = None
 
     def due(self, count: ExecutorCount, now_s: float) -> bool:
-        """Return whether Spark must be asked: another number is in force, or an executor that was late makes one too many."""
+        """Return whether Spark must be asked: another number is in force, a request failed, or a late executor makes one too many."""
         too_many = self.changed and count.there > count.wanted
         waits = self.tried_s is not None and now_s - self.tried_s < LOOK_EVERY_S
-        return count.wanted > 0 and (count.wanted != self.number or too_many) and not waits
+        return count.wanted > 0 and (count.wanted != self.number or self.failure != "" or too_many) and not waits
 
     def answered(self, number: int, failure: str, now_s: float) -> ExecutorRequest:
         """Return the value after a request; a failed one is repeated."""

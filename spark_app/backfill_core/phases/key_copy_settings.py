@@ -16,6 +16,9 @@ class KeyCopySettings:
     chunk_rows: int | None = None
     """Most rows of a chunk; `None` to use the target time."""
 
+    rows_per_cut: int = 1
+    """Rows between two places at which a chunk may end. Smaller chunks would each read up to such a place, one after the other."""
+
     proves_key: bool = False
     """True if each chunk checks that no two of its rows share a key."""
 
@@ -24,5 +27,6 @@ class KeyCopySettings:
 
     def under(self, width: Width) -> KeyCopySettings:
         """Return the settings with the values of a width that are present."""
-        chunk_rows = self.chunk_rows if width.chunk_rows is None else width.chunk_rows or None
+        given = width.chunk_rows and max(width.chunk_rows, self.rows_per_cut)
+        chunk_rows = self.chunk_rows if given is None else given or None
         return replace(self, in_flight_max=width.max_in_flight or self.in_flight_max, chunk_rows=chunk_rows)

@@ -65,7 +65,8 @@ class ExecutorWatch:
         idle = self._asking is None or not self._asking.is_alive()
         if executors is not None and idle and self._request.due(self._count, now_s):
             self._asking = threading.Thread(target=self._ask, args=(executors,), name="executors", daemon=True)
-            self._asking.start()
+            with suppress(RuntimeError):  # the limit of threads is reached; it is tried again at the next view
+                self._asking.start()
 
     def _ask(self, number: int) -> None:
         try:

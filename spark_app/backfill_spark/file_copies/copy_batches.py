@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
 
@@ -43,6 +44,9 @@ BATCH_MIN = 2
 
 LOCAL_BATCH_MIN = 32
 """The same of local files, which take a hundredth of the time. The first batch of a session compiles a class."""
+
+AHEAD_MAX = 512
+"""Files of a batch whose footers Java holds, at most: twice as many as are copied at once."""
 
 NANOS = 1_000_000_000
 
@@ -268,10 +272,8 @@ class CopyBatches:
         copies = store.requests
         if copies is None or len(files.objects) < BATCH_MIN or not can_batch(self._spark):
             return {}
-        with (
-            store.gate.batch(),
-            object_batch(self._spark, copies.source, copies, self._footers.options) as batch,
-        ):
+        options = self._footers.options
+        with store.gate.batch(), object_batch(self._spark, copies.source, copies, options) as batch:
             return _Running(CopiesByStore(store, copies), self._footers, batch, files).run()
 
     def of_disk(self, copies: CopiesBySystem, files: BatchFiles) -> dict[int, BatchCopy]:
@@ -324,18 +326,20 @@ class _Running:
         self._done = dict[int, BatchCopy]()
 
     def run(self) -> dict[int, BatchCopy]:
-        begun = [(at, file) for at, file in enumerate(self._files.objects) if file.fits]
-        self._batch.submit(
-            [(DESCRIBE, str(at), self._copies.source_key(file.source), str(file.size_bytes)) for at, file in begun]
-        )
-        left, check = len(begun), self._files.check
+        fitting = [(at, file) for at, file in enumerate(self._files.objects) if file.fits]
+        left, waiting, under_way, check = len(fitting), iter(fitting), 0, self._files.check
         while left and self._copies.is_active:
             check()
+            begun = list(islice(waiting, AHEAD_MAX - under_way))
+            under_way += len(begun)
+            key = self._copies.source_key
+            self._batch.submit([(DESCRIBE, str(at), key(file.source), str(file.size_bytes)) for at, file in begun])
             self._batch.widen(self._copies.width)
             results = self._batch.results()
             steps = [step for result in results if (step := self._next(result)) is not None]
             begun_copies = [step for step in self._copies.copies(steps, check) if step is not None]
-            left -= len(results) - len(begun_copies)
+            ended = len(results) - len(begun_copies)
+            left, under_way = left - ended, under_way - ended
             self._batch.submit(begun_copies)
         check()
         return self._done

@@ -104,6 +104,15 @@ class TestAnotherNumber:
         assert "no route to host" in warning.message
         assert request.answered(5, "", 20.0).warnings == ()
 
+    def test_a_failed_request_is_repeated_for_the_number_of_before(self):
+        """Spark may have taken a part of it, and its warning says that the driver asks again."""
+        request = ExecutorRequest(4).answered(8, "a connection was lost", 10.0)
+
+        assert request.due(ExecutorCount(4, there=8), 10.0 + LOOK_EVERY_S)
+        again = request.answered(4, "", 20.0)
+        assert again.warnings == ()
+        assert again.due(ExecutorCount(4, there=8), 20.0 + LOOK_EVERY_S)
+
     def test_new_executors_get_a_minute_to_start(self):
         """Then they are reported missing; without a number in force the settings decide."""
         looks = int(LATE_S / LOOK_EVERY_S)

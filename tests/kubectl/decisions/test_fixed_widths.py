@@ -1,14 +1,19 @@
 """A value of a width that cannot change is refused before anything is written."""
 
+import json
+
 import pytest
 from click.testing import CliRunner
 from support.plugin.objects import stored
 
+from backfill_api.names import OVERRIDE_ANNOTATION
+from backfill_api.spec.change_claim import ChangeClaim
 from backfill_api.spec.override import WIDTH_FIELDS, Width
 from backfill_core.command_errors import CommandRefusedError
 from backfill_kubectl.commands.control import rescale
-from backfill_kubectl.decisions.changes import Rescale
+from backfill_kubectl.decisions.changes import Pause, Rescale, Throttle
 from backfill_kubectl.decisions.refusals import refusal
+from backfill_kubectl.decisions.writes import decide_write
 
 ALONE, BY_LOAD = {"executor": {"instances": 0}}, {"executor": {"dynamic": {"min": 1, "max": 3}}}
 
@@ -42,6 +47,25 @@ class TestAFixedWidth:
     def test_values_that_can_change_are_not_refused(self, spec):
         """Nor is a spec that only a newer version can read: its operator answers."""
         assert refusal(stored(spec=spec), Rescale(Width(max_in_flight=4))) is None
+
+
+class TestAnOverrideWithAValueThatIsFixedNow:
+    """An edit of the spec fixed a value of the override in force."""
+
+    @pytest.mark.parametrize(
+        "change", [Pause("History"), Rescale(Width(max_in_flight=4)), Throttle(rows_per_second=10)]
+    )
+    @pytest.mark.parametrize("how", ["spec", "override", None])
+    def test_each_command_removes_it(self, change, how):
+        """Otherwise the operator would report it after each command."""
+        held = {OVERRIDE_ANNOTATION: '{"executors":3,"maxInFlight":2,"suspend":false}'}
+        before = stored(spec=BY_LOAD, annotations=held)
+
+        patch = decide_write(before, change, how=how, claim=ChangeClaim(time="2026-11-28T10:00:00Z")).patch
+
+        text = patch["metadata"]["annotations"][OVERRIDE_ANNOTATION]
+        assert "executors" not in json.loads(text)
+        assert "suspend" in json.loads(text)
 
 
 class TestTheCommand:

@@ -16,7 +16,9 @@ from support.cluster.fake_store import Refusal
 from support.drivers.driver_double import DriverDouble, server_context
 
 from backfill_api.names import ATTEMPT_LABEL, ROLE_LABEL
+from backfill_api.spec.spec import BackfillSpec
 from backfill_api.status.ending import Ending
+from backfill_api.width import width_of
 from backfill_core.errors import EXIT_COMPLETE, EXIT_STOPPED
 from backfill_operator.manifests.names import CONTROL_PORT, SPEC_KEY
 from backfill_operator.manifests.secret import CERTIFICATE_KEY, PRIVATE_KEY, TOKEN_KEY
@@ -210,8 +212,9 @@ def _controls(config_map):
     spec = yaml.load(config_map["data"][SPEC_KEY], yaml.CSafeLoader)["spec"]
     paused = (spec.get("pause") or {}).get("scope", "History") if spec.get("desiredState") == "Paused" else None
     limits = spec.get("throttle") or {}
+    width = width_of(BackfillSpec.model_validate(spec, by_alias=True, by_name=False))
     return {
-        "paused": paused, "throttle_rows_per_second": limits.get("rowsPerSecond"),
+        **width.given, "paused": paused, "throttle_rows_per_second": limits.get("rowsPerSecond"),
         "throttle_bytes_per_second": limits.get("bytesPerSecond"), "throttle_until": limits.get("until"),
     }  # fmt: skip
 

@@ -13,6 +13,8 @@ from backfill_api.spec.change_claim import ChangeClaim
 from backfill_api.spec.combinations import NO_BYTES, knows_bytes
 from backfill_api.spec.override import WIDTH_FIELDS, Override, PauseSpec, ThrottleSpec, Width
 from backfill_api.spec.spec import BackfillSpec
+from backfill_api.status.progress import Progress
+from backfill_api.status.status import Control
 from backfill_api.timestamps import rfc3339
 from backfill_api.width import fixed_width, width_of
 from backfill_core.lifecycle.observation import SpecRefused
@@ -93,7 +95,8 @@ def desired_of(
 ) -> Desired:
     """Return the spec's controls with the override applied.
 
-    An override annotation with one error is ignored as a whole, and the previous override stays: a typo must not end a pause.
+    An override annotation with one error is ignored as a whole, and the previous override stays: a typo must not end a pause. Of a value
+    of the width that an edit of the spec made impossible, only that value is ignored: an old number must not prevent a pause.
 
     Args:
         spec: The spec.
@@ -142,6 +145,12 @@ def _width(spec: BackfillSpec, override: Override) -> Width:
     return width.model_copy(update={name: value for name, value in override.given.items() if name not in fixed})
 
 
+def known_width(reported: Control | Progress) -> dict[str, int]:
+    """Return the values of the width that a driver reports, or was asked for, by their names in Python."""
+    values = {name: getattr(reported, name) for name in WIDTH_FIELDS}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def _over(limit: ThrottleSpec, now_ms: int) -> bool:
     return limit.until_ms is not None and limit.until_ms <= now_ms
 
@@ -176,7 +185,7 @@ def _override(
 
 
 def _of_json(spec: BackfillSpec | SpecRefused, text: str) -> tuple[Override | None, str]:
-    """Return the override of the annotation; `None` with the reason if it cannot be used."""
+    """Return the override of the annotation, and the reason why it, or a value of its width, cannot be used; `None` if it cannot be used."""
     if not text.strip():
         return NO_OVERRIDE, ""
     try:
@@ -190,4 +199,4 @@ def _of_json(spec: BackfillSpec | SpecRefused, text: str) -> tuple[Override | No
         return None, f"{OVERRIDE_ANNOTATION}: throttle.bytesPerSecond {NO_BYTES}"
     fixed = fixed_width(spec) if override.given and isinstance(spec, BackfillSpec) else {}
     reasons = [f"{WIDTH_FIELDS[name]} cannot change: {fixed[name]}" for name in override.given if name in fixed]
-    return (None, f"{OVERRIDE_ANNOTATION}: {'; '.join(reasons)}") if reasons else (override, "")
+    return override, f"{OVERRIDE_ANNOTATION}: {'; '.join(reasons)}" if reasons else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection
 from typing import Any, Final
 
 from backfill_api.model import leaves
@@ -28,6 +29,7 @@ IN_THE_POD_TOO: Final = frozenset({"drain_timeout_seconds"})
 PARTS: Final = {"throttle": {"rows_per_second", "bytes_per_second", "until"}, "switch": {"when"}}
 """Fields of which the operator reads a part: it sends limits as commands, and decides when a switch-over begins."""
 
+WIDTH_NAMES: Final = frozenset(WIDTH_FIELDS)
 INSTANCES: Final = "executor.instances"
 DYNAMIC: Final = "executor.dynamic"
 
@@ -87,13 +89,20 @@ def launched_fields(spec: BackfillSpec) -> str:
     return ",".join((whole, *(f"{path}={digest}" for path, digest in _by_path(document).items())))
 
 
-def edited_fields(launched: str, spec: BackfillSpec) -> tuple[str, ...]:
-    """Return the paths of the fields that differ from `launched_fields` of a driver pod, in alphabetical order."""
-    document = _launched(spec)
-    if launched.partition(",")[0] == _hashed(_without_width(spec, document)):
+def edited_fields(launched: str, spec: BackfillSpec, reported: Collection[str] = WIDTH_NAMES) -> tuple[str, ...]:
+    """Return the paths of the fields that differ from `launched_fields` of a driver pod, in alphabetical order.
+
+    Args:
+        launched: The hashes.
+        spec: The current spec.
+        reported: Values of the width that the driver reports, so that a command changes them; others are fields like any.
+    """
+    document, fixed = _launched(spec), fixed_width(spec)
+    known = {*reported, *fixed} >= WIDTH_NAMES
+    if known and launched.partition(",")[0] == _hashed(_without_width(spec, document)):
         return ()  # hashes of single fields take three times longer, and most specs are never edited
     before, now = _recorded(launched), _by_path(document)
-    commanded = {".".join(path) for path in _commanded(spec)}
+    commanded = {".".join(spec_path(name, spec.strategy.member)) for name in reported if name not in fixed}
     if not executors_can_change(launched):
         commanded.discard(INSTANCES)
     paths = (before.keys() | now.keys()) - commanded

@@ -12,7 +12,8 @@ from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.launched_of import edited_fields, is_launched_of
+from backfill_core.lifecycle.inputs.desired import known_width
+from backfill_core.lifecycle.inputs.launched_of import WIDTH_NAMES, edited_fields, is_launched_of
 from backfill_core.lifecycle.inputs.procedures import CATCH_UP, STOPS, is_switched, requested, waits
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
 from backfill_core.lifecycle.status.conditions import ConditionSet, Fact
@@ -114,7 +115,9 @@ def edit_pending(context: Context) -> str:
     if isinstance(spec, SpecRefused):
         return ""
     if pod.launched_fields:
-        paths = [f"spec.{path}" for path in edited_fields(pod.launched_fields, spec)]
+        progress = context.progress
+        reported = WIDTH_NAMES if progress is None else known_width(progress).keys()
+        paths = [f"spec.{path}" for path in edited_fields(pod.launched_fields, spec, reported)]
         edited, values = _listed(paths), "the old value" if len(paths) == 1 else "the old values"
     else:
         # An earlier version of the operator created the pod, with one hash of all fields.

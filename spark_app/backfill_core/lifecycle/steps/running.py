@@ -208,11 +208,14 @@ def _start_failed(context: Context, attempt: Attempt, pod: DriverPod) -> StopRea
 
 
 def _outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:
-    """Return whether the spec was edited after a pod was created whose driver never ran. No work is lost, and the pod may wait forever."""
+    """Return whether the spec was edited after a pod was created whose driver never ran. No work is lost, and the pod may wait forever.
+
+    A command could change the width of that driver; but if a person approves plans, an edited width needs another plan.
+    """
     spec = context.observation.spec
     if pod.phase != "Pending" or pod.started or attempt.ready_time is not None or isinstance(spec, SpecRefused):
         return False
-    return not is_launched_of(pod.launched_of, spec, attempt.kind)
+    return not is_launched_of(pod.launched_of, spec, attempt.kind) or (attempt.kind == "Run" and context.plan_first)
 
 
 def _executors_outdated(context: Context, attempt: Attempt, pod: DriverPod) -> bool:

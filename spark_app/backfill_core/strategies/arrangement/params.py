@@ -22,6 +22,7 @@ class ArrangementSettings:
     in_flight_max: int = 2
     chunk_target_s: float = 4.0
     chunk_rows: int | None = None
+    rows_per_cut: int = 1
     batch_target_s: float = 10.0
     follow: bool = False
     part_bytes: int | None = None
@@ -29,7 +30,9 @@ class ArrangementSettings:
 
     def copy(self, *, proves_key: bool, proven_version: int | None) -> KeyCopySettings:
         """Return the settings of the copy phase."""
-        return KeyCopySettings(self.in_flight_max, self.chunk_target_s, self.chunk_rows, proves_key, proven_version)
+        return KeyCopySettings(
+            self.in_flight_max, self.chunk_target_s, self.chunk_rows, self.rows_per_cut, proves_key, proven_version
+        )
 
     @classmethod
     def of(cls, spec: BackfillSpec) -> ArrangementSettings:
@@ -41,6 +44,7 @@ class ArrangementSettings:
             filtered=spec.transform.where is not None,
             in_flight_max=params.max_in_flight,
             chunk_rows=params.chunk_rows,
+            rows_per_cut=params.rows_per_cut,
             batch_target_s=params.change_batch_seconds,
             follow=spec.after == "Follow",
             part_bytes=params.part_bytes,

@@ -71,10 +71,10 @@ public class BackfillFileCopies implements Runnable {
         synchronized (this.lock) {
             this.width = width;
             while (this.threads < width && !this.closed) {
-                this.threads++;
                 Thread thread = new Thread(this, "backfill file copy");
                 thread.setDaemon(true);
                 thread.start();
+                this.threads++; // only one that runs: `close` waits for all
             }
         }
     }

@@ -8,6 +8,7 @@ from support.source_splits import by_hand as topic
 
 from backfill_api.spec.override import Width
 from backfill_core.pacing.sizing import SplitSizer
+from backfill_core.phases.key_copy_settings import KeyCopySettings
 from backfill_core.positions.offsets import count
 from backfill_core.protocol.events import WidthSet
 from backfill_core.protocol.work import KeyRangeStaged
@@ -61,6 +62,14 @@ class TestTheRowsOfAChunk:
         (second,) = attempt.start()
 
         assert (first.high, second.low, second.high) == ((3,), (3,), (5,))
+
+    def test_a_chunk_ends_at_a_cut_of_the_attempt(self) -> None:
+        """A smaller one would be read up to the cut, and no other chunk beside it."""
+        settings = KeyCopySettings(2, 4.0, rows_per_cut=50_000)
+
+        assert settings.under(Width(chunk_rows=10_000)).chunk_rows == 50_000
+        assert settings.under(Width(chunk_rows=90_000)).chunk_rows == 90_000
+        assert settings.under(Width(chunk_rows=90_000)).under(Width(chunk_rows=0)).chunk_rows is None
 
     def test_a_lost_chunk_is_read_again_in_parts(self) -> None:
         """It was planned with more rows than a chunk may have now."""

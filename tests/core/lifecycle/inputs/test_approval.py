@@ -23,6 +23,7 @@ from support.operators.observations import (
 from backfill_api.names import RESTART_ANNOTATION
 from backfill_api.status.ending import Ending
 from backfill_core.lifecycle.actions import LaunchDriver, PersistIntent
+from backfill_core.lifecycle.inputs.launched_of import launched_of
 from backfill_core.lifecycle.naming import driver_name
 
 
@@ -131,6 +132,26 @@ class TestAnEdit:
         assert story.said.count(("Normal", "AwaitingApproval")) == 2
         assert story.seen.status.plan_of == story.of != old
         assert story.seen.status.failures == 0
+
+    @pytest.mark.parametrize(
+        "edit", [{"executor": {"instances": 200}}, {"strategy": {"type": "Snapshot", "snapshot": {"maxInFlight": 9}}}]
+    )
+    def test_an_edited_width_while_the_driver_waits_makes_a_new_plan(self, edit: dict[str, Any]) -> None:
+        """A command could change it once the driver runs, and no user would have approved it."""
+        story = awaiting()
+        story.edit(approvedPlan=story.of)
+        story.rest()
+        story.seen = replace(
+            story.seen, pods=(replace(story.seen.pods[0], launched_of=launched_of(spec(**story.fields))),)
+        )
+        story.rest()
+        story.edit(**edit)
+        story.rest()
+        story.seen = replace(story.seen, pods=())  # the operator deleted it
+        story.rest()
+
+        assert ("Normal", "SpecChanged") in story.said
+        assert [kind for kind, _ in story.launched] == ["Plan", "Run", "Plan"]
 
     @pytest.mark.parametrize("edit", [{"backoffLimit": 7}, {"desiredState": "Paused"}, {"drainTimeoutSeconds": 90}])
     def test_an_edit_of_operator_settings_keeps_the_plan(self, edit: dict[str, Any]) -> None:

@@ -134,10 +134,11 @@ class TestTheWidth:
         assert "maxInFlight cannot change: strategy SourceSplits merges one batch" in event.message
         assert sent(decision) == []
 
-    def test_an_override_with_one_fixed_value_is_ignored_as_a_whole(self) -> None:
-        """A part of it would be in force otherwise, which no user requested."""
-        annotations = {"backfill.dev/override": '{"maxInFlight":8,"chunkRows":5,"executors":3}'}
-        decision = checked(replace(launched_with(2), spec=wide(2, executor={"instances": 0}), annotations=annotations))
+    def test_only_the_fixed_values_of_an_override_are_ignored(self) -> None:
+        """An edit of the spec may fix a value that an override has. That value must not prevent a pause."""
+        annotations = {"backfill.dev/override": '{"desiredState":"Paused","maxInFlight":8,"chunkRows":5,"executors":3}'}
+        up = launched_as(max_in_flight=2, split_target_seconds=4)
+        decision = checked(replace(up, spec=wide(2, executor={"instances": 0}), annotations=annotations))
 
         (event,) = [event for event in decision.events if event.reason == "OverrideIgnored"]
         assert (
@@ -145,7 +146,10 @@ class TestTheWidth:
             in event.message
         )
         assert "maxInFlight cannot" not in event.message
-        assert sent(decision) == []
+        assert [pending.command.rescale for pending in control(decision).pending] == [
+            None, RescaleCommand(max_in_flight=8),
+        ]  # fmt: skip
+        assert control(decision).paused == "History"
 
 
 class TestTheValuesOfAWidth:
@@ -193,15 +197,27 @@ class TestTheValuesOfAWidth:
         assert pending.command.rescale == RescaleCommand(chunk_rows=0)
         assert control(decision).chunk_rows == 0
 
-    def test_an_older_driver_gets_a_new_value_only_after_an_edit(self) -> None:
-        """It refuses the command then, so that the user learns why the edit waits."""
+    def test_a_driver_gets_no_value_that_it_does_not_report(self) -> None:
+        """It is of an earlier version, or its session fixes the value. It would refuse the command, and later ones with that value."""
         upgraded = replace(launched_with(2), report=report(max_in_flight=2))
         before = checked(upgraded)
         edited = checked(after(upgraded, before, spec=wide(2, executor={"instances": 3})))
-        (pending,) = control(edited).pending
+        wider = checked(after(upgraded, edited, spec=wide(5, executor={"instances": 3})))
+        (pending,) = control(wider).pending
 
-        assert sent(before) == []
-        assert pending.command.rescale == RescaleCommand(executors=3)
+        assert sent(before) == sent(edited) == []
+        assert pending.command.rescale == RescaleCommand(max_in_flight=5)
+        assert control(wider).executors is None
+
+    def test_an_edit_of_a_value_that_the_driver_does_not_report_is_pending(self) -> None:
+        """So is one from before an upgrade of the operator."""
+        launched = launched_fields(wide(2, splitTargetSeconds=9, executor={"instances": 2}))
+        edited = wide(5, splitTargetSeconds=20, executor={"instances": 4})
+
+        assert edited_fields(launched, edited, {"max_in_flight"}) == (
+            "executor.instances", "strategy.snapshot.splitTargetSeconds",
+        )  # fmt: skip
+        assert edited_fields(launched, edited) == ()
 
     def test_values_beyond_their_bounds_in_a_status_are_left_out(self) -> None:
         """A user edited it. While all jobs are paused and the spec is invalid, the status has the width of the job."""
