@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from backfill_core.file_copies.bounds import Path, Written
 from backfill_core.file_copies.movers import COPY_MAX_BYTES, CopyAnswer, answer_of
-from backfill_core.file_copies.store_digest import is_exact
 from backfill_spark.delta.statistics.footer_statistics import Measures, can_be_logged
 from backfill_spark.file_copies.footers import NOT_ENCRYPTED, FileSchema, FooterMetadata, Footers
 from backfill_spark.file_copies.request_gate import RequestGate
@@ -80,15 +79,10 @@ class CopyStep:
     number: int
     """Index of the file in its batch."""
 
-    source: str
-    target: str
-    size_bytes: int
+    file: ObjectToCopy
     etag: str
-    measure: str
-    """Number of the description of its statistics."""
-
-    hides: str
-    """`1` if a deletion vector hides some of its rows, else `0`."""
+    measured: tuple[str, str]
+    """Number of the description of its statistics, and `1` if a deletion vector hides some of its rows, else `0`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +186,10 @@ class CopiesByStore:
             (
                 COPY,
                 str(step.number),
-                self.source_key(step.source),
-                key(step.target),
+                self.source_key(step.file.source),
+                key(step.file.target),
                 step.etag,
-                step.measure,
-                step.hides,
+                *step.measured,
             )
             for step in steps
         ]
@@ -238,10 +231,11 @@ class CopiesBySystem:
 
     def copies(self, steps: Sequence[CopyStep], check: Callable[[], None]) -> list[Sequence[str] | None]:
         """See `CopiesOfMany`; returns when all files are copied, and Java reads their checksums."""
-        sizes = at_once([partial(self._copy, step.source, step.target, check) for step in steps], self.width)
+        tasks = [partial(self._copy, step.file.source, step.file.target, check) for step in steps]
+        sizes = at_once(tasks, self.width)
         return [
-            (DIGEST, str(step.number), self.source_key(step.source), step.measure, step.hides)
-            if size == step.size_bytes
+            (DIGEST, str(step.number), self.source_key(step.file.source), *step.measured)
+            if size == step.file.size_bytes
             else None
             for step, size in zip(steps, sizes, strict=True)
         ]
@@ -322,7 +316,7 @@ class _Running:
         self._copies, self._footers, self._batch, self._files = copies, footers, batch, files
         self._metadata = dict[int, tuple[FileSchema, FooterMetadata]]()
         self._numbers = dict[int, tuple[Measures, int]]()
-        self._described = dict[int, tuple[StoredObject, BatchFooter]]()
+        self._described = dict[int, BatchFooter]()
         self._done = dict[int, BatchCopy]()
 
     def run(self) -> dict[int, BatchCopy]:
@@ -367,16 +361,15 @@ class _Running:
         measures = self._files.measures(at, footer)
         if measures is None:
             return None
-        self._described[at] = described, footer
-        measure, hides = str(self._number_of(measures)), str(int(file.hides_rows))
-        return CopyStep(at, file.source, file.target, file.size_bytes, described.etag, measure, hides)
+        self._described[at] = footer
+        return CopyStep(at, file, described.etag, (str(self._number_of(measures)), str(int(file.hides_rows))))
 
     def _copied(self, at: int, made: StoredObject, took_ns: str, statistics: str) -> None:
-        described, footer = self._described.pop(at)
+        footer = self._described.pop(at)
         self._copies.answered(int(took_ns))
         if made.digest is None:
             self._copies.without_digest()
-        elif is_exact(described.size_bytes, described.digest, copied_bytes=made.size_bytes, copied_digest=made.digest):
+        elif made.size_bytes == self._files.objects[at].size_bytes:
             usable = statistics if statistics and can_be_logged(statistics) else None
             self._done[at] = BatchCopy(CopiedObject(made.size_bytes, made.digest), footer, usable)
 
