@@ -7,7 +7,7 @@ from datetime import datetime
 
 from backfill_api.amounts import counted, show_seconds
 from backfill_api.plain_text import printable
-from backfill_api.spec.override import WIDTH_FIELDS
+from backfill_api.spec.override import given_width
 from backfill_api.status.progress import Progress
 from backfill_api.status.receipt import Receipt
 from backfill_api.status.source_head import SourceHead
@@ -175,11 +175,6 @@ def format_rate(rows_per_second: int | None, bytes_per_second: int | None) -> st
     """Format limits for users; empty if there is none."""
     parts = [] if rows_per_second is None else [f"{show_rows(rows_per_second)} rows/s"]
     return " and ".join(parts + ([] if bytes_per_second is None else [f"{show_bytes(bytes_per_second)}/s"]))
-
-
-def given_width(shown: object) -> dict[str, int]:
-    """Return the values of a width that a progress, a status or a command contains, by their names in Python."""
-    return {name: value for name in WIDTH_FIELDS if (value := getattr(shown, name)) is not None}
 
 
 def format_width(shown: object, *names: str) -> str:

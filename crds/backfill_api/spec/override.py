@@ -64,11 +64,16 @@ class Width(Model):
     @property
     def given(self) -> dict[str, int]:
         """The values that are not absent, by their names in Python."""
-        return {name: value for name in WIDTH_FIELDS if (value := getattr(self, name)) is not None}
+        return given_width(self)
 
 
 WIDTH_FIELDS: Final = {name: str(field.alias) for name, field in Width.model_fields.items()}
 """Names of the values of a width in JSON, by their names in Python."""
+
+
+def given_width(shown: object) -> dict[str, int]:
+    """Return the values of a width that a progress, a status or a command contains, by their names in Python."""
+    return {name: value for name in WIDTH_FIELDS if (value := getattr(shown, name)) is not None}
 
 
 class Override(Width):

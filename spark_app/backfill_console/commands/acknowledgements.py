@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backfill_api.amounts import counted, show_seconds
-from backfill_api.spec.override import WIDTH_FIELDS
+from backfill_api.spec.override import WIDTH_FIELDS, given_width
 from backfill_api.status.progress import Progress, ProgressSummary
 from backfill_api.wire import Command, CommandType, PauseCommand, ThrottleCommand
-from backfill_console.formatting import format_limit, format_rate, format_width, given_width
+from backfill_console.formatting import format_limit, format_rate, format_width
 
 WIDTH_OPTIONS = {"split_target_seconds": "--split-seconds", "chunk_rows": "--chunk-rows", "executors": "--executors"}
 """Options of the command `rescale`, by the names of the values in Python; `max_in_flight` is its argument."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from backfill_api.names import VERIFY_ANNOTATION
 from backfill_api.spec.bounds import REVISION_MAX, REVISIONS_AHEAD_MAX, count
-from backfill_api.spec.override import ThrottleSpec, Width
+from backfill_api.spec.override import ThrottleSpec, Width, given_width
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import ACKS_MAX, Acknowledgement, Control, PendingCommand
 from backfill_api.timestamps import ms_of, rfc3339, rfc3339_ms
@@ -23,7 +23,7 @@ from backfill_api.wire import Ack, Command, CommandRequest, PauseCommand, Rescal
 from backfill_core.lifecycle.inputs.all_jobs import switch_claim
 from backfill_core.lifecycle.inputs.change_claims import new_claim
 from backfill_core.lifecycle.inputs.context import TOKEN_CHARACTERS_MAX, Context
-from backfill_core.lifecycle.inputs.desired import Desired, known_width
+from backfill_core.lifecycle.inputs.desired import Desired
 from backfill_core.lifecycle.inputs.procedures import requested, wants_receipt
 
 RESEND_S = 1.0
@@ -106,13 +106,13 @@ def settled(context: Context, control: Control) -> bool:
         return False
     context = _of_attempt(context)
     desired = context.desired
-    sent = control.paused == desired.paused and not _differing(desired.width, known_width(control))
+    sent = control.paused == desired.paused and not _differing(desired.width, given_width(control))
     if not sent or not limit_follows(context, control, _sent(control)):
         return False
     progress = context.progress
     if progress is None or progress.revision < control.acked_revision:
         return True
-    rescaled = not _differing(desired.width, known_width(progress))
+    rescaled = not _differing(desired.width, given_width(progress))
     return rescaled and progress.paused == desired.paused and limit_follows(context, control, reported_limit(progress))
 
 
@@ -286,7 +286,7 @@ def _rescaled(control: Control, desired: Width, progress: Progress | None) -> di
 
     The desired values are those that the driver reports. A new command replaces the waiting one, so it has the values of that one too.
     """
-    now = known_width(control) | ({} if progress is None else known_width(progress))
+    now = given_width(control) | ({} if progress is None else given_width(progress))
     waiting = [pending.command.rescale for pending in control.pending if pending.command.rescale is not None]
     later = now | {name: value for rescale in waiting for name, value in rescale.given.items()}
     differing = _differing(desired, later)
@@ -299,7 +299,7 @@ def _of_attempt(context: Context) -> Context:
     Its driver does not report them: it is of an earlier version, or was launched with a fixed number of executors.
     """
     width, progress = context.desired.width, context.progress
-    fixed = set() if progress is None else width.given.keys() - known_width(progress).keys()
+    fixed = set() if progress is None else width.given.keys() - given_width(progress).keys()
     if not fixed:
         return context
     left = width.model_copy(update=dict.fromkeys(fixed))

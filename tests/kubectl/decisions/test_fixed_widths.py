@@ -45,7 +45,7 @@ class TestAFixedWidth:
 
     @pytest.mark.parametrize("spec", [{}, ALONE, {"queue": "team"}, {"strategy": {"type": "New"}}])
     def test_values_that_can_change_are_not_refused(self, spec):
-        """Nor is a spec that only a newer version can read: its operator answers."""
+        """A spec that only a newer version can read is not refused either: its operator answers."""
         assert refusal(stored(spec=spec), Rescale(Width(max_in_flight=4))) is None
 
 

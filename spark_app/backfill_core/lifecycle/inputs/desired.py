@@ -13,8 +13,6 @@ from backfill_api.spec.change_claim import ChangeClaim
 from backfill_api.spec.combinations import NO_BYTES, knows_bytes
 from backfill_api.spec.override import WIDTH_FIELDS, Override, PauseSpec, ThrottleSpec, Width
 from backfill_api.spec.spec import BackfillSpec
-from backfill_api.status.progress import Progress
-from backfill_api.status.status import Control
 from backfill_api.timestamps import rfc3339
 from backfill_api.width import fixed_width, width_of
 from backfill_core.lifecycle.observation import SpecRefused
@@ -143,12 +141,6 @@ def _width(spec: BackfillSpec, override: Override) -> Width:
         return width
     fixed = fixed_width(spec)
     return width.model_copy(update={name: value for name, value in override.given.items() if name not in fixed})
-
-
-def known_width(reported: Control | Progress) -> dict[str, int]:
-    """Return the values of the width that a driver reports, or was asked for, by their names in Python."""
-    values = {name: getattr(reported, name) for name in WIDTH_FIELDS}
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _over(limit: ThrottleSpec, now_ms: int) -> bool:

@@ -6,13 +6,13 @@ from typing import Final, Literal, cast
 
 from backfill_api.amounts import counted
 from backfill_api.names import REFRESH_ANNOTATION, RESTART_ANNOTATION
+from backfill_api.spec.override import given_width
 from backfill_api.status.procedure import ProcedureKind
 from backfill_api.status.progress import Progress
 from backfill_api.status.status import BackfillStatus, Condition, Control
 from backfill_core.lifecycle.commands import refusals
 from backfill_core.lifecycle.inputs.all_jobs import ALL_JOBS_PAUSED, describe_pause
 from backfill_core.lifecycle.inputs.context import Context
-from backfill_core.lifecycle.inputs.desired import known_width
 from backfill_core.lifecycle.inputs.launched_of import WIDTH_NAMES, edited_fields, is_launched_of
 from backfill_core.lifecycle.inputs.procedures import CATCH_UP, STOPS, is_switched, requested, waits
 from backfill_core.lifecycle.observation import DriverPod, SpecRefused
@@ -116,7 +116,7 @@ def edit_pending(context: Context) -> str:
         return ""
     if pod.launched_fields:
         progress = context.progress
-        reported = WIDTH_NAMES if progress is None else known_width(progress).keys()
+        reported = WIDTH_NAMES if progress is None else given_width(progress).keys()
         paths = [f"spec.{path}" for path in edited_fields(pod.launched_fields, spec, reported)]
         edited, values = _listed(paths), "the old value" if len(paths) == 1 else "the old values"
     else:
