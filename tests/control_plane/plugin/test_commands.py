@@ -233,9 +233,12 @@ class TestRightsOfACommand:
         async with Rig() as rig:
             rig.create()
             await rig.until_holds("Running")
+            driver = rig.double()
+            driver.silent = True  # otherwise the first read may have the acknowledgement, and no watch is tried
             denied = Fault(
-                "answer", verb="watch", plural="backfills", status=403, reason="Forbidden", user="reader", times=99
-            )
+                "answer", verb="watch", plural="backfills", status=403, reason="Forbidden", user="reader", times=99,
+                action=lambda _request: setattr(driver, "silent", False),
+            )  # fmt: skip
             rig.api.faults.append(denied)
             kubectl = Plugin(rig, tmp_path)
             kubectl.kubeconfig.write_text(kubectl.kubeconfig.read_text().replace("token: operator", "token: reader"))
