@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
 
@@ -18,6 +19,7 @@ DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
 LOOPBACK = "127.0.0.1"
 _log = logging.getLogger(__name__)
+ASCII_LOCALES = ("C", "POSIX")
 MEMORY_PATTERN = r"^[1-9][0-9]{0,5}[mMgG]$"
 
 
@@ -144,6 +146,23 @@ def lineage_settings(environ: Mapping[str, str] | None = None) -> LineageSetting
 def in_a_pod() -> bool:
     """Return whether a cluster collects what this process prints. Asked before all settings are read, which may fail."""
     return os.environ.get(MASTER) == "cluster"
+
+
+@contextmanager
+def file_names_in_utf8() -> Iterator[None]:
+    """Let a Java process that starts inside the block open files with any name, where `LC_ALL` says ASCII.
+
+    Java takes the encoding of names from the locale, and no property overrides that. Python itself decodes UTF-8 in such a locale.
+    """
+    given = os.environ.get("LC_ALL")
+    if given not in ASCII_LOCALES:
+        yield
+        return
+    os.environ["LC_ALL"] = "C.UTF-8"
+    try:
+        yield
+    finally:
+        os.environ["LC_ALL"] = given
 
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:

@@ -28,7 +28,7 @@ from backfill_spark.jvm.jars import OF_THE_CLONE, SHIPPED
 from backfill_spark.jvm.java_process import signals_stay_ours, start_failure
 from backfill_spark.jvm.log_stores.java_classes import LOCAL, LOG_STORES, bring_log_store, spark_setting
 from backfill_spark.jvm.stop_signal import StopSignal
-from backfill_spark.settings import DELTA_PACKAGE, default_jars_dir
+from backfill_spark.settings import DELTA_PACKAGE, default_jars_dir, file_names_in_utf8
 
 JAVA_VERSIONS = (17, 21)
 WAREHOUSE = "spark-warehouse"
@@ -343,7 +343,7 @@ def _start_context(settings: Mapping[str, str]) -> None:
     conf = SparkConf()
     for name, value in settings.items():
         conf.set(name, value)
-    with signals_stay_ours():
+    with signals_stay_ours(), file_names_in_utf8():
         try:
             for name, value in refused_log(settings, conf).items():
                 conf.set(name, value)

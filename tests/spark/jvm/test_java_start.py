@@ -1,5 +1,6 @@
 """If Java does not start, the error names the reason."""
 
+import os
 import subprocess
 import sys
 
@@ -62,3 +63,29 @@ class TestWhatJavaSays:
         assert_ending({"reason": reason, "hint": hint}, "JavaMissing", int(code))
         assert "Too small maximum heap" in message
         assert "BACKFILL_MEMORY" in hint
+
+
+LISTS_A_NAME = """
+import os, sys
+from backfill_spark.jvm.session import open_session
+spark = open_session(app_name="any", memory="512m")
+opened = spark._jvm.java.io.File(sys.argv[1]).exists(), spark.read.text(sys.argv[1]).count()
+print(*opened, os.environ["LC_ALL"], sep="|")
+"""
+
+
+class TestAnAsciiLocale:
+    """A job of cron often runs with `LC_ALL=C`."""
+
+    @pytest.mark.spark
+    @pytest.mark.rest
+    def test_java_opens_a_file_whose_name_is_not_ascii(self, tmp_path):
+        """A table in such a folder could not be read. The caller's own environment stays."""
+        file = tmp_path / "Aufträge-日本.txt"
+        file.write_text("one\ntwo\n")
+        done = subprocess.run(
+            [sys.executable, "-c", LISTS_A_NAME, str(file)], env=os.environ | {"LC_ALL": "C"}, capture_output=True,
+            text=True, timeout=300, check=False,
+        )  # fmt: skip
+
+        assert done.stdout.splitlines()[-1:] == ["True|2|C"], done.stderr
