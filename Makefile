@@ -41,13 +41,13 @@ demo-switch: setup ## move a live writer from a table to its copy and back, in a
 	@$(BIN)/python examples/demo/switch.py $(ARGS)
 
 test: setup ## run every test without Spark, the first case of each test file on Spark, and one kill of each strategy, in 10 to 15 minutes
-	@$(TESTS) --part first plain control reconcile faults spark jobs -- $(ARGS)
+	@$(TESTS) --part first plain core control reconcile faults spark jobs -- $(ARGS)
 
 test-rest: setup ## run exactly the cases that `make test` skips
-	@$(TESTS) --part rest plain control reconcile faults spark jobs -- $(ARGS)
+	@$(TESTS) --part rest plain core control reconcile faults spark jobs -- $(ARGS)
 
 test-all: setup ## run both: all tests except the crash suite, the object stores and the run on a real node
-	@$(TESTS) plain control reconcile faults spark jobs -- $(ARGS)
+	@$(TESTS) plain core control reconcile faults spark jobs -- $(ARGS)
 
 crash: setup ## kill real drivers of each table strategy, or of STRATEGY, KILLS times (1000) each while the source changes
 	@BACKFILL_KILLS=$(KILLS) $(TESTS) crash -- -s -k '$(or $(STRATEGY),not SourceSplits)' $(ARGS)

@@ -8,7 +8,7 @@
 A failed test fails the run, and is not repeated. tests/flaky.toml lists known flaky tests with their causes; their
 failures are reported as flaky and never count as passed. A run in which no test ran fails. Each suite belongs
 to exactly one lane. `jobs` and `spark` have the tests with a Spark session. `control`, `reconcile` and `faults` have the
-tests of the operator, which mostly wait for timers. `plain` has all other tests.
+tests of the operator, which mostly wait for timers. `core` has the tests without I/O, and `plain` all other tests.
 Two runs in one clone would overwrite each other's reports, so the second one ends at once.
 """
 
@@ -44,8 +44,11 @@ ON_SPARK = {
 """Lanes whose tests share one Spark session each. A single lane would take longer, because its tests wait for barriers. A third
 lane would cost more CPU time than it saves, because each Java loads and compiles the code again. Only one lane starts a broker."""
 
-NICE = {"jobs": 5, "spark": 5}
-"""Lanes that yield the CPU to tests with time limits of ten seconds, and to `plain`: it has one thread, and would end last alone."""
+WITHOUT_WAITING = {"core": {"tests/core", "tests/simulation"}}
+"""A lane that only computes. It fills the time in which the others wait."""
+
+NICE = {"spark": 2, "jobs": 5, "core": 10}
+"""Lanes that yield the CPU to tests with time limits of ten seconds; the longest one yields the least, and `core` to all others."""
 
 OPERATOR = "tests/control_plane"
 OF_THE_OPERATOR = {
@@ -55,7 +58,7 @@ OF_THE_OPERATOR = {
 }
 """Lanes whose tests wait longer than they compute. One lane would take longer than all lanes that compute."""
 
-NAMED = ON_SPARK | OF_THE_OPERATOR
+NAMED = ON_SPARK | OF_THE_OPERATOR | WITHOUT_WAITING
 """Lanes with their folders, which contain suites. A suite belongs to the first matching lane, or else to `plain`."""
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"

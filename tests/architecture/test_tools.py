@@ -73,6 +73,7 @@ class TestTheClosingLine:
         """A suite that no target runs protects nothing."""
         lanes = (
             "plain",
+            "core",
             "control",
             "reconcile",
             "faults",
