@@ -211,7 +211,7 @@ class TestLimitsOfASpec:
             running.fenced()
             running.command("Stop")
             running.outcome()
-        until_s = int(time.time() + max(12, 4 * (time.time() - began_s)))  # the next start takes about as long
+        until_s = int(time.time() + 10 + 2 * (time.time() - began_s))  # the next start takes about as long
         until = f"{datetime.fromtimestamp(until_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
         auto = {"commitSeconds": 60, "floor": SLOW, "ceiling": SLOW}
         with place.run(throttle={"rowsPerSecond": 0, "until": until, "auto": auto}) as running:
