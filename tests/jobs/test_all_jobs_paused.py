@@ -11,6 +11,7 @@ import pytest
 from support.tables.jobs import make_orders, write_yaml
 
 from backfill.control import drivers
+from backfill_cli.page import local_jobs
 from backfill_cli.page.local_jobs import LocalJobs
 from backfill_page.seen import PauseAllJobs, ResumeAllJobs
 
@@ -22,8 +23,9 @@ ROUNDS, START_S = 3, 240
 class TestTwoDrivers:
     """Each one acknowledges with its own commit, and reports the command from then on."""
 
-    def test_both_report_each_command_as_soon_as_they_acknowledge_it(self, spark, tmp_path):
+    def test_both_report_each_command_as_soon_as_they_acknowledge_it(self, spark, tmp_path, monkeypatch):
         """After "pause all", no status says that a job still runs; after "resume all", none says that it is paused."""
+        monkeypatch.setattr(local_jobs, "ACK_WAIT_S", START_S)
         make_orders(spark, str(tmp_path / "source"), 4000, files=2)
         state = tmp_path / "state"
         with ExitStack() as started:

@@ -91,7 +91,7 @@ class TestACopyThatWasStopped:
         """Versions and files have the same names, so only the id of the table differs."""
         stop = StopSignal()
         stopped = place.run(
-            lambda progress: progress.rows_done and stop.ask(force=False), stop, throttle={"rowsPerSecond": 50}
+            lambda progress: progress.rows_done and stop.ask(force=False), stop, throttle={"rowsPerSecond": 2}
         )
         shutil.rmtree(place.source)
         make_orders(spark, place.source, 400, files=2)

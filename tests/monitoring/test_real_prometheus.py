@@ -3,13 +3,13 @@
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 
 import pytest
 from support.monitoring.prometheus import Prometheus
 from support.monitoring.queries import ALERTS, DASHBOARDS, FOLDER, fitted
 from support.operators.rig import NAMESPACE, QUICK, Rig
+from support.unused_ports import unused_ports
 
 from backfill_operator.settings import PREFIX
 
@@ -23,9 +23,7 @@ QUIET = {
 @contextlib.asynccontextmanager
 async def operator(rig, folder):
     """Yield the metrics port of an operator process."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+    (port,) = unused_ports("127.0.0.1", 1)
     settings = QUICK | {"metrics_port": port, "leader_election": True, "lease_retry_seconds": 0.2}
     given = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "HOME") if name in os.environ}

@@ -190,7 +190,8 @@ class TestAnOpenTransaction:
         """After the configured time the job ends. Its message and its receipt name partition and offsets."""
         seen = []
         with held() as topic:
-            spec = {"kafka": {"openTransactionWaitSeconds": 6}, "verify": "Final"}
+            # A transaction is reported from five seconds on, so some polls fall between the report and the end.
+            spec = {"kafka": {"openTransactionWaitSeconds": 20}, "verify": "Final"}
             ended = run_topic(topic, seen=seen.append, **spec)
             again = run_topic(topic, **spec)
 

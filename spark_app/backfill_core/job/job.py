@@ -98,9 +98,12 @@ class Job(AttemptActions):
             case CommandReceived():
                 return self._on_command(event)
             case StopRequested():
-                # A user who presses Ctrl-C waits for the stop, so the barrier follows at once.
-                self._inbox = replace(self._inbox, stop=event)
-                self._times = self._times.hurry()
+                # The barrier of a request commits. A request that is repeated during each commit would never let the job end.
+                if self._stop is None or (event.force and not self._stop.force):
+                    self._stop = event
+                    self._inbox = replace(self._inbox, stop=event)
+                    # A user who presses Ctrl-C waits for the stop, so the barrier follows at once.
+                    self._times = self._times.hurry()
                 return ()
             case WorkFinished(result=result):
                 self._work.end(result.work_id)

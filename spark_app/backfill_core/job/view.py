@@ -34,7 +34,7 @@ from backfill_core.job.steps import RECEIPT, START, StepTimeline, begin
 from backfill_core.job.work_table import WorkTable
 from backfill_core.protocol.clock import Now
 from backfill_core.protocol.epochs import Epoch
-from backfill_core.protocol.events import LimitSet, WidthSet
+from backfill_core.protocol.events import LimitSet, StopRequested, WidthSet
 from backfill_core.protocol.receipt import TableReceipt
 from backfill_core.protocol.refresh import Refresh
 from backfill_core.protocol.strategy import CommitRequest, Facts, JobWarning, Permits, Strategy, StrategyView
@@ -176,6 +176,9 @@ class AttemptView:
         self._epoch = Epoch(state.attempt, state.epoch + 1)
         self._controls = state.controls.at(now.wall_ms)
         self._inbox = Inbox()
+        self._stop: StopRequested | None = None
+        """The strongest request to end the process so far."""
+
         self._watch = SourceWatch()
         self._work = WorkTable()
         self._commits = Commits()

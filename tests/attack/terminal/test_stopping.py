@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable, QueryBuilder
@@ -24,6 +23,7 @@ from support import attack
 from support.console.terminal import CTRL_C, CTRL_Z, Terminal
 from support.tables.jobs import write_yaml
 from support.tables.other_engine import append, update
+from support.waiting_for_cores import waited_s
 
 ROWS = 60_000
 ORDERS = """
@@ -169,15 +169,6 @@ class EndedFirst(Exception):
     """The run ended before the point of the stop."""
 
 
-def waited_s():
-    """Return the seconds for which a task of this machine waited for a core, because limits hold for an idle machine."""
-    try:
-        pressure = re.search(r"^some .*total=(\d+)", Path("/proc/pressure/cpu").read_text(), re.MULTILINE)
-    except OSError:  # a kernel without this file
-        pressure = None
-    return 0.0 if pressure is None else int(pressure[1]) / 1e6
-
-
 def wait(terminal, screen_text):
     try:
         return terminal.wait_for(screen_text, 240.0)
@@ -230,7 +221,9 @@ class TestItStopsInOrder:
 
         print(f"{case.how} at {case.moment}: exit {code} after {seconds:.1f} s")
         judge(case, terminal, code, seconds)
-        assert case.moment != "start" or not os.path.exists(place.target)
+        # On a busy machine the stop may come after the start.
+        early = POINTS["tables"] not in terminal.text
+        assert case.moment != "start" or not early or not os.path.exists(place.target)
         place.complete = code == 0
 
     def test_it_completes_afterwards_and_both_sides_are_equal(self, place):

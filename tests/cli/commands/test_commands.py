@@ -14,6 +14,7 @@ from support.tables.jobs import write_yaml
 
 from backfill_api.spec.override import Width
 from backfill_core.protocol.commands import Pause, Rescale, Resume, Stop, Throttle
+from backfill_spark.control import server
 from backfill_spark.control.local_registry import control_file
 
 AT = " at 25 % (1,000 rows)"
@@ -124,8 +125,9 @@ class TestACommandIsSentAndItsAcknowledgementShown:
         assert done.exit_code == 48
         assert json.loads(done.stdout)["mismatches"] == [{"vnode": 7, "sourceRows": 10, "targetRows": 9}]
 
-    def test_verify_that_ends_the_job_fails_for_the_difference(self, state_dir):
+    def test_verify_that_ends_the_job_fails_for_the_difference(self, state_dir, monkeypatch):
         """The job ends right after its receipt; the exit code must be the receipt's, not that of a missing driver."""
+        monkeypatch.setattr(server, "GOODBYE_S", 60.0)
         with running(state_dir, different=True, ends=True):
             done = backfill("verify")
         acknowledgement, hint = done.stderr.splitlines(keepends=True)

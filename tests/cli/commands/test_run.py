@@ -49,6 +49,13 @@ class ScriptedDriver:
                 observe(progress.model_copy(update={"revision": revision}))
             os.write(2, b"SAID ALL\\n")
             return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", progress, None)
+        if self.script == "reporting":
+            os.write(2, b"READY\\n")
+            revision = 0
+            while not self.stop.wait(0.01):
+                revision += 1
+                observe(progress.model_copy(update={"revision": revision}))
+            return RunOutcome("Stopped", 10, "Stopped", "stopped at a barrier", "", progress, None)
         if self.script == "wait":
             os.write(2, b"READY\\n")
             self.stop.wait()
@@ -204,7 +211,8 @@ class TestWhoReads:
 
     def test_a_closed_output_stops_the_run_at_a_barrier(self, start):
         """`backfill run | head -1`: other tools end here too."""
-        child = start("wait", "--verbose")
+        child = start("reporting", "--verbose")
+        assert "READY\n" in child.stderr  # the driver runs, and each of its reports is a line
         child.stdout.close()
         lines = list(child.stderr)
 

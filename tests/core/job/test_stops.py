@@ -4,6 +4,7 @@ import pytest
 from support.simulation.hand_driven import WALL_MS, HandDriven
 
 from backfill_core.job.phase import JobSettings
+from backfill_core.protocol.actions import Seal
 from backfill_core.protocol.commands import Pause, Stop, VerifyNow
 from backfill_core.protocol.events import CommandReceived, Head, StopRequested, Tick, WorkFinished
 from backfill_core.protocol.work import ChangesApplied
@@ -74,6 +75,36 @@ class TestAProofIsNotWaitedFor:
         job.let_pass(0.9)
 
         assert job.cancelled == []
+
+
+class AskedInEachCommit(HandDriven):
+    """A job whose process gets another request to stop while a commit is under way, as from a callback that sees each progress."""
+
+    request: StopRequested | None = None
+
+    def _execute(self, actions):
+        for action in actions:
+            if isinstance(action, Seal) and self.request is not None:
+                self.send(self.request)
+            super()._execute((action,))
+
+
+class TestARepeatedStop:
+    """The first request is enough; each barrier for another one would be one more commit."""
+
+    @pytest.mark.parametrize("request_", [StopRequested(), StopRequested(force=True)], ids=["stop", "forced stop"])
+    def test_a_stop_that_is_repeated_during_each_commit_ends_the_job(self, request_):
+        """Commits to a slow store take longer than the time between two reports of progress: such a job never stopped."""
+        job = AskedInEachCommit(1_000_000)
+        job.let_pass(1.2)
+        job.request = request_
+        job.send(request_)
+        seals = job.seals
+        job.let_pass(3.0)
+
+        assert job.finish is not None
+        assert job.finish.outcome == "Stopped"
+        assert job.seals <= seals + 1
 
 
 class TestAMergeThatDoesNotEnd:

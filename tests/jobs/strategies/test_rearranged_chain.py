@@ -73,7 +73,7 @@ class TestAWholeJob:
             while changes and progress.phase == "Rearranging" and progress.rows_done:
                 changes.pop()(DeltaTable(place.source))
 
-        outcome = place.run(observe, throttle={"rowsPerSecond": 3000})
+        outcome = place.run(observe, throttle={"rowsPerSecond": 600})
 
         assert (outcome.outcome, outcome.receipt.equal, changes) == ("Complete", True, [])
         assert place.wrong() == []

@@ -98,11 +98,13 @@ class TestAFullDisk:
 
         with contextlib.ExitStack() as full:
             full.enter_context(files_of_at_most(spark, SMALL))
-            waiting = threading.Thread(target=lambda: (room.wait(30), full.close()))
+            waiting = threading.Thread(target=lambda: (room.wait(), full.close()))
             waiting.start()
-            outcome = run_driver(backfill, settings=settings(tmp_path), spark=spark, observe=observe)
-            room.set()
-            waiting.join()
+            try:
+                outcome = run_driver(backfill, settings=settings(tmp_path), spark=spark, observe=observe)
+            finally:
+                room.set()
+                waiting.join()
 
         assert (outcome.outcome, outcome.message) == ("Complete", "")
         assert outcome.receipt.equal
@@ -134,11 +136,13 @@ class TestAFullDisk:
         monkeypatch.setattr("backfill_spark.file_copies.bytes._copied", full_disk)
         with contextlib.ExitStack() as full:
             full.enter_context(files_of_at_most(spark, SMALL))
-            waiting = threading.Thread(target=lambda: (room.wait(30), full.close()))
+            waiting = threading.Thread(target=lambda: (room.wait(), full.close()))
             waiting.start()
-            outcome = run_driver(backfill, settings=settings(tmp_path), spark=spark, observe=observe)
-            room.set()
-            waiting.join()
+            try:
+                outcome = run_driver(backfill, settings=settings(tmp_path), spark=spark, observe=observe)
+            finally:
+                room.set()
+                waiting.join()
 
         assert (outcome.outcome, outcome.message) == ("Complete", "")
         assert outcome.receipt.equal

@@ -11,7 +11,7 @@ from backfill_kubectl.cluster import job_watch
 from backfill_kubectl.cluster.job_watch import JobWatch
 from backfill_kubectl.commands.options import now
 
-WAIT_S = 10
+WAIT_S = 30
 
 
 class Server(Answers, BaseHTTPRequestHandler):

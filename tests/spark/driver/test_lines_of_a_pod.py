@@ -2,12 +2,12 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 
 import pytest
 from support.tables.jobs import make_orders, write_yaml
+from support.unused_ports import unused_ports
 
 from backfill_api.status.ending import Ending
 from backfill_core.errors import AwayError
@@ -99,9 +99,7 @@ class TestADriverInAPod:
 
         The reason was `Unexpected`, and four of those end a job.
         """
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        (port,) = unused_ports("127.0.0.1", 1)
         conf = {
             "spark.master": f"k8s://http://127.0.0.1:{port}", "spark.submit.deployMode": "client",
             "spark.executor.instances": "1", "spark.kubernetes.namespace": "shop",

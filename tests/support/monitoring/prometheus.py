@@ -5,13 +5,14 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
+
+from support.unused_ports import unused_ports
 
 MODULE, VERSION = "github.com/prometheus/prometheus", "v0.316.0"
 BUILD_S = 3000
@@ -58,9 +59,7 @@ class Prometheus:
 
     def __init__(self, folder, target, rules):
         self._folder = folder
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port = listener.getsockname()[1]
+        (self.port,) = unused_ports("127.0.0.1", 1)
         # As the ServiceMonitor of the chart does it.
         scrape = {
             "job_name": "backfill-operator-metrics", "scrape_interval": "1s", "scrape_timeout": "1s", "honor_labels": True,

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 import time
 import urllib.request
 from pathlib import Path
+
+from support.unused_ports import unused_ports
 
 from backfill_operator.settings import PREFIX
 
@@ -16,11 +17,7 @@ class LoneOperator:
     """An operator on the last core of this machine."""
 
     def __init__(self, kubeconfig, namespace, **settings):
-        self.ports = []
-        for _ in range(2):
-            with socket.socket() as listener:
-                listener.bind(("127.0.0.1", 0))
-                self.ports.append(listener.getsockname()[1])
+        self.ports = unused_ports("127.0.0.1", 2)
         given = {
             "NAMESPACES": namespace, "LEADER_ELECTION": "false", "HEALTH_PORT": self.ports[0], "METRICS_PORT": self.ports[1],
             "BIND": "127.0.0.1", "LOG_LEVEL": "WARNING",

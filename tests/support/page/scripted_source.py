@@ -56,9 +56,10 @@ class ScriptedSource:
         return Listing(tuple(self.rows), now(), switch=self.switch)
 
     def job(self, key):
-        """Return a job."""
+        """Return a job, as it is now."""
         self._check()
-        return self.by_key.get(key)
+        job = self.by_key.get(key)
+        return None if job is None else replace(job, at=now())
 
     def _check(self):
         if self.error:

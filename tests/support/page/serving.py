@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from backfill_page.server.access import HOST
 from backfill_page.server.serve import listen, page_server
 
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 
 
 @dataclass

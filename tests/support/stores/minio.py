@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -16,6 +15,8 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from support.unused_ports import unused_ports
 
 MODULE = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 BUILD_S = 1500
@@ -78,9 +79,7 @@ class Store:
         self._program, self._folder, self._host, self._settings = program(), folder, host, settings
         for bucket in BUCKETS:
             (folder / "data" / bucket).mkdir(parents=True)
-        with socket.socket() as listener:
-            listener.bind((host, 0))
-            self.port = listener.getsockname()[1]
+        (self.port,) = unused_ports(host, 1)
         self._process = None
 
     @property
