@@ -87,6 +87,12 @@ def plan_commands(context: Context, number: int, *, stop: bool, steer: bool) -> 
     return CommandPlan(control, decided=bool(new), requests=_requests(context, control, number))
 
 
+def carried_over(control: Control) -> Control:
+    """Keep only a requested receipt for the next driver, which gets pause and limit when it starts."""
+    kept = tuple(pending for pending in control.pending if pending.command.type == "Verify")
+    return control.model_copy(update={"pending": kept, "pending_since": control.pending_since if kept else None})
+
+
 def refusals(context: Context, control: Control) -> str:
     """Describe pending commands that the driver rejects; empty if it rejects none.
 

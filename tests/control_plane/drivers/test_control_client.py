@@ -13,10 +13,12 @@ from backfill_operator.drivers.certificates import BATCH, CredentialPool, NoCert
 from backfill_operator.drivers.control_client import ControlClient, DriverAddress, DriverUnreachableError
 
 PAUSE = Command(type="Pause", pause=PauseCommand(scope="All"))
+PATIENT_S = 60.0
+"""Time limit of a client whose driver answers: a handshake takes seconds on a busy machine."""
 
 
 @contextlib.asynccontextmanager
-async def driver(*, timeout_s=2.0, **options):
+async def driver(*, timeout_s=PATIENT_S, **options):
     """Yield a driver double with its own credentials, a client, and the driver's address."""
     [credentials] = await mint(1)
     double = DriverDouble(token=credentials.token, **options)
@@ -91,16 +93,24 @@ class TestTheCredentialPool:
     async def test_openssl_that_does_not_end_is_killed(self, monkeypatch, tmp_path):
         """All launches wait for it: a refused launch is retried, a hanging one is not."""
         endless = tmp_path / "openssl"
-        endless.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+        pipe = tmp_path / "held"
+        os.mkfifo(pipe)
+        endless.write_text(f"#!/bin/sh\nexec sleep 600 > {pipe}\n")
         endless.chmod(0o700)
+        held = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
         with pytest.raises(NoCertificateError, match="did not end"):
             await mint(1, within_s=1.0)
 
-        with contextlib.suppress(ProcessLookupError):
-            ended = os.pidfd_open(int((tmp_path / "pid").read_text()))
-            assert select.select([ended], [], [], 5)[0], "it still runs"
-            os.close(ended)
+        assert closed(held), "it still runs"
+        os.close(held)
+
+
+def closed(pipe):
+    """Wait until no process can write to a pipe; return whether that is so."""
+    with contextlib.suppress(BlockingIOError):
+        return os.read(pipe, 1) == b""
+    return bool(select.select([pipe], [], [], PATIENT_S)[0])
 
 
 class TestACommand:
@@ -161,7 +171,7 @@ class TestWhatItBelieves:
         double = Later(token=credentials.token)
         await double.start(ssl_context=server_context(credentials.certificate, credentials.key))
         address = DriverAddress(1, double.url, credentials.token, fingerprint(credentials.certificate))
-        async with ControlClient(2.0) as client:
+        async with ControlClient(PATIENT_S) as client:
             assert (await client.progress(address)).rows_total == 4000
             assert (await client.command(address, pause(1), 5)).outcome == "Applied"
             assert [ack.revision for ack in await client.acks(address)] == [1]
@@ -182,7 +192,7 @@ class TestWhatItBelieves:
         liar = Liar(token=credentials.token)
         await liar.start(ssl_context=server_context(credentials.certificate, credentials.key))
         address = DriverAddress(1, liar.url, credentials.token, fingerprint(credentials.certificate))
-        async with ControlClient(2.0) as client:
+        async with ControlClient(PATIENT_S) as client:
             with pytest.raises(DriverUnreachableError):
                 await client.progress(address)
             with pytest.raises(DriverUnreachableError):

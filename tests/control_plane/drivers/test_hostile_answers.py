@@ -77,7 +77,7 @@ class TestAServerThatRefusesWhatADriverReports:
             await rig.until_holds("Running")
             rig.edit(desiredState="Paused")
             await rig.until_holds("Paused")
-            assert "StatusRefused" in rig.events()
+            await rig.until(lambda: "StatusRefused" in rig.events())
             rig.delete()
             await rig.until(lambda: rig.get() is None)
 

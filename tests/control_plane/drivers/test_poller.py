@@ -143,14 +143,14 @@ class TestUnresponsiveDrivers:
 
     async def test_command_does_not_wait_for_a_time_out(self):
         """Polls have a separate lane."""
-        async with DriverFleet(2, poll_concurrency=1, control_timeout_seconds=20.0) as fleet:
+        async with DriverFleet(2, poll_concurrency=1, control_timeout_seconds=600.0) as fleet:
             fleet.follow(1)
             await fleet.until(lambda: fleet.look(1) and fleet.look(1).heard_ms)
             fleet.doubles[0].unresponsive = True
             fleet.follow(0)
             await fleet.until(lambda: fleet.doubles[0].unanswered)
             fleet.pause(1)
-            await fleet.until(lambda: any(ack.outcome == "Applied" for ack in fleet.look(1).acks), within_s=10)
+            await fleet.until(lambda: any(ack.outcome == "Applied" for ack in fleet.look(1).acks))
 
     async def test_unresponsive_drivers_are_polled_less_often(self):
         """The interval grows to ten seconds. Commands that were sent before do not change that, but a new command is sent at once."""

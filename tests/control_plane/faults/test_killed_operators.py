@@ -84,13 +84,16 @@ async def held_to_the_promise(rig):
         if rig.get(name) is None:
             rig.create(name, **LAUNCHED)
         rig.edit(name, suspend=False, desiredState="Running", throttle={"rowsPerSecond": None})
-    for name in NAMES:
-        await rig.until_holds("Running", name)
-    await rig.until(lambda: rig.leaks() == [], what=rig.leaks)
+    # A driver may have died just before; until an operator sees it, the status of its job is old.
+    await rig.until(lambda: settled(rig), what=lambda: f"{rig.leaks()} of {rig.objects()}")
 
-    assert len(rig.objects()) == 4 * len(NAMES), "a configuration, a secret, a service and a pod each"
-    assert set(rig.pods().values()) == {"Running"}
     assert rig.oracle.most == 1
+
+
+def settled(rig):
+    """Return whether each job runs with a configuration, a secret, a service and a pod, and no other object exists."""
+    running = all(rig.holds("Running", name) for name in NAMES) and set(rig.pods().values()) == {"Running"}
+    return running and len(rig.objects()) == 4 * len(NAMES) and rig.leaks() == []
 
 
 class TestKilledAtAnyMoment:

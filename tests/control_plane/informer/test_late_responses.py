@@ -50,7 +50,7 @@ class TestAnObjectThatIsDeletedMeanwhile:
             await rig.until(lambda: not rig.operator.cache.pods(KEY))
             late.until.set()
 
-            await rig.until_holds("Running", within_s=10)
+            await rig.until_holds("Running")
 
 
 @asynccontextmanager

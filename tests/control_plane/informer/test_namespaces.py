@@ -83,14 +83,14 @@ class TestALabel:
             labels.set(NAMESPACE, None)
             await made.until(lambda: made.operator.cache.keys() == [], 10)
             await made.until(lambda: not made.operator.queue.busy and not len(made.operator.queue), 10)
-            before = made.get("orders")["metadata"]["resourceVersion"]
+            before = int(made.get("orders")["metadata"]["resourceVersion"])
             made.create("later", target={"type": "Delta", "delta": {"path": "/data/later"}})
             assert made.pods() == {made.driver("orders")[1]: "Running"}
 
             labels.set(NAMESPACE)
             await made.until_holds("Running", "later", 10)
             assert (made.attempt("orders"), made.pods()[made.driver("orders")[1]]) == (1, "Running")
-            assert before <= made.get("orders")["metadata"]["resourceVersion"]
+            assert before <= int(made.get("orders")["metadata"]["resourceVersion"])
 
     async def test_labelled_namespace_without_a_role_keeps_no_other_waiting(self):
         """It is served as soon as the Role permits it."""

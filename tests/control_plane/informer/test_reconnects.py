@@ -27,7 +27,7 @@ def no_logs():
 class TestReconnects:
     async def test_first_watch_is_not_a_reconnect(self):
         """Otherwise a new process would look like a broken connection."""
-        async with Rig() as rig:
+        async with Rig(watch_silence_seconds=60) as rig:
             await rig.until(lambda: rig.api.open_watches == WATCHES)
             rig.create()
             await rig.until_holds("Running")

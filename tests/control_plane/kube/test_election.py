@@ -124,7 +124,7 @@ class TestWhoLosesMustEnd:
 
     async def test_leader_ends_if_another_process_holds_the_lease(self):
         """The cause does not matter."""
-        async with FakeApi() as api, candidates(api, "a") as made:
+        async with FakeApi() as api, candidates(api, "a", pace=PATIENT) as made:
             election, task = made["a"]
             await leads(election)
             lease = api.store.get("leases", "backfill-system", "backfill-operator")
@@ -158,6 +158,6 @@ class TestWhoLosesMustEnd:
                 lambda plural, kind, _: (plural, kind) == ("leases", "ADDED") and made_again.set()
             )
             api.store.delete("leases", "backfill-system", "backfill-operator")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await made_again.wait()
             assert not task.done()

@@ -2,8 +2,11 @@
 
 from support.operators.rig import Rig
 
-FAR = {"relist_min_seconds": 60, "relist_max_seconds": 60}
+FAR = {"relist_min_seconds": 600, "relist_max_seconds": 600}
 """Full lists must not repair a wake-up that is missing."""
+
+WOKEN_S = 30.0
+"""Seconds within which a wake-up takes effect; without one, a waiting Backfill looks again after a minute."""
 
 
 def create(rig, name, **fields):
@@ -43,7 +46,9 @@ class TestPriorities:
             for _ in range(4):
                 await finish(rig, "first" if not started else started[-1])
                 names = ("edited", "high", "middle", "low")
-                await rig.until(lambda: any(rig.holds("Running", name) for name in names if name not in started), 10)
+                await rig.until(
+                    lambda: any(rig.holds("Running", name) for name in names if name not in started), WOKEN_S
+                )
                 started += [name for name in names if name not in started and rig.holds("Running", name)]
 
             assert started == ["edited", "high", "middle", "low"]
@@ -62,10 +67,10 @@ class TestDependencies:
             await rig.until(lambda: waits(rig, "last", "WaitingForDependency"))
             assert rig.pods().keys() == {rig.driver("first")[1]}
             await finish(rig, "first")
-            await rig.until_holds("Running", "middle", 10)
+            await rig.until_holds("Running", "middle", WOKEN_S)
             assert waits(rig, "last", "WaitingForDependency")
             await finish(rig, "middle")
-            await rig.until_holds("Running", "last", 10)
+            await rig.until_holds("Running", "last", WOKEN_S)
 
     async def test_failed_dependency_is_named_until_it_is_run_again(self):
         """The waiting Backfill uses no attempt."""
@@ -74,13 +79,13 @@ class TestDependencies:
             create(rig, "last", **needs("first"))
             await rig.until_holds("Running", "first")
             rig.kubelet.finish(rig.driver("first"), exit_code=20)
-            await rig.until(lambda: waits(rig, "last", "DependencyFailed", "Stalled"), 10)
+            await rig.until(lambda: waits(rig, "last", "DependencyFailed", "Stalled"), WOKEN_S)
             assert "Backfill first failed with" in message(rig, "last")
             assert rig.status("last").get("attempts", 0) == 0
             rig.edit("first", backoffLimit=1)
-            await rig.until(lambda: rig.attempt("first") == 2 and rig.holds("Running", "first"), 10)
+            await rig.until(lambda: rig.attempt("first") == 2 and rig.holds("Running", "first"), WOKEN_S)
             await finish(rig, "first")
-            await rig.until_holds("Running", "last", 10)
+            await rig.until_holds("Running", "last", WOKEN_S)
 
     async def test_cycle_is_named_and_ends_with_an_edit(self):
         """Each Backfill of the cycle names all of them; the edit of one wakes the others."""
@@ -91,9 +96,9 @@ class TestDependencies:
                 await rig.until(lambda name=name: waits(rig, name, "DependencyCycle", "Stalled"))
             assert "a waits for b waits for c waits for a" in message(rig, "a")
             rig.edit("c", dependsOn=None)
-            await rig.until_holds("Running", "c", 10)
+            await rig.until_holds("Running", "c", WOKEN_S)
             await rig.until(
-                lambda: waits(rig, "a", "WaitingForDependency") and waits(rig, "b", "WaitingForDependency"), 10
+                lambda: waits(rig, "a", "WaitingForDependency") and waits(rig, "b", "WaitingForDependency"), WOKEN_S
             )
 
     async def test_deleted_dependency_is_missing(self):
@@ -103,8 +108,8 @@ class TestDependencies:
             create(rig, "last", **needs("first"))
             await rig.until(lambda: waits(rig, "last", "WaitingForDependency"))
             rig.delete("first")
-            await rig.until(lambda: waits(rig, "last", "DependencyMissing"), 10)
+            await rig.until(lambda: waits(rig, "last", "DependencyMissing"), WOKEN_S)
             create(rig, "first")
-            await rig.until_holds("Running", "first", 10)
+            await rig.until_holds("Running", "first", WOKEN_S)
             await finish(rig, "first")
-            await rig.until_holds("Running", "last", 10)
+            await rig.until_holds("Running", "last", WOKEN_S)

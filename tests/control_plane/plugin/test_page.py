@@ -17,6 +17,8 @@ from backfill_kubectl.commands.page.cluster_jobs import ClusterJobs
 from backfill_page.seen import JobSeen, Pause, Resume, SourceError, Throttle, Verify
 
 WAIT_S = 30
+WATCHES = 3
+"""Open watches of an operator: both kinds, and the ConfigMap that pauses all jobs."""
 
 
 def source_of(rig, folder, *, everywhere=False):
@@ -97,7 +99,7 @@ class TestTheList:
             rig.create("orders")
             await rig.until_holds("Running", "orders")
             followed = Followed(source_of(rig, tmp_path).watch_jobs)
-            await rig.until(lambda: followed.values)
+            await rig.until(lambda: followed.values and rig.api.open_watches > WATCHES)
             rig.api.break_watches()
             rig.create("items", suspend=True, target={"type": "Delta", "delta": {"path": "/data/c"}})
             await rig.until(lambda: len(followed.values[-1].rows) == 2)

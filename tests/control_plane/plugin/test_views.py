@@ -11,6 +11,8 @@ from support.operators.plugin import Plugin
 from support.operators.rig import Rig
 
 SECRET = "hunter2-planted"
+WATCHES = 3
+"""Open watches of an operator: both kinds, and the ConfigMap that pauses all jobs."""
 
 
 class TestList:
@@ -119,7 +121,7 @@ class TestGet:
             rig.create()
             await rig.until_holds("Running")
             watching = Plugin(rig, tmp_path).start("get", "orders", "-w")
-            await rig.until(lambda: "backfill.dev/watched-until" in rig.get()["metadata"].get("annotations", {}))
+            await rig.until(lambda: rig.api.open_watches > WATCHES)
             rig.api.forget()
 
             rig.kubelet.finish(rig.driver())

@@ -90,7 +90,7 @@ class TestAProcess:
         async with Rig(start=False) as rig:
             child = await process(rig, tmp_path, BACKFILL_OPERATOR_LEADER_ELECTION="true")
             rig.create()
-            await rig.until_holds("Running", within_s=30)
+            await rig.until_holds("Running")
             child.send_signal(signal.SIGTERM)
             code, output = await ended(child, within_s=20)
             lease = rig.store.get("leases", "backfill-system", "backfill-operator")
@@ -107,7 +107,7 @@ class TestAProcess:
         async with Rig(start=False) as rig:
             given = {PREFIX + name: value for name, value in quick.items()}
             child = await process(rig, tmp_path, BACKFILL_OPERATOR_LEADER_ELECTION="true", **given)
-            await rig.until(lambda: rig.store.objects["leases"], within_s=30)
+            await rig.until(lambda: rig.store.objects["leases"])
             place = ("leases", "backfill-system", "backfill-operator")
             spec = rig.store.get(*place)["spec"] | {"holderIdentity": "another"}
             rig.store.patch(*place, {"spec": spec})

@@ -57,8 +57,9 @@ class TestAForegroundDeletion:
             assert ("pods" in made, list(filter(None, made.values()))) == (True, [])
             await rig.until(lambda: owners(rig, 1) == {})
             assert DRAIN_FINALIZER in rig.get()["metadata"]["finalizers"]
+            # An operator that dies takes the events with it that it has not written yet.
+            await rig.until(lambda: "Closing" in rig.events())
             rig.restart()
-            await rig.until(lambda: rig.running)
             assert list(rig.kubelet.running) == [rig.driver(attempt=2)]
             end(rig, 2, "Released")
 

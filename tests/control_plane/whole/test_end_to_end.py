@@ -69,11 +69,11 @@ class TestControl:
             rig.create()
             await rig.until_holds("Running")
             rig.edit(desiredState="Paused", pause={"scope": "All"})
-            await rig.until_holds("Paused", within_s=2)
+            await rig.until_holds("Paused")
             assert rig.double().progress.paused == "All"
             assert rig.condition("Paused") == ("True", "AsRequested")
             rig.edit(desiredState="Running")
-            await rig.until_holds("Running", within_s=2)
+            await rig.until_holds("Running")
             assert rig.double().progress.paused is None
 
     async def test_throttle_is_set_and_removed(self, rigs):

@@ -1,7 +1,8 @@
 """A real API server with the interface of `support.cluster.fake_store.Store`, so the same rig, kubelet and tests run on both.
 
-Reads come from a mirror that is listed a few times a second; writes go to the server at once. If no controllers run, this class
-collects garbage: objects whose owning Backfill is gone are deleted, or those of one that is deleted in the foreground, before it.
+Reads come from a mirror that is listed a few times a second, all kinds as of one version. Writes go to the server at once.
+If no controllers run, this class collects garbage: objects whose owning Backfill is gone are deleted, or those of one that is
+deleted in the foreground, before it.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from support.cluster.fake_store import RESOURCES, Refusal
 
 EVERY_S = 0.1
 OWNED = ("pods", "configmaps", "secrets", "services")
+MIRRORED = ("backfills", *OWNED, "events")
 CLUSTER_WIDE = ("resourceflavors", "clusterqueues")
 FOREGROUND = "foregroundDeletion"
 
@@ -54,19 +56,24 @@ class RemoteStore:
     # ------------------------------------------------------------ the mirror
     async def _mirror(self):
         while True:
-            for plural in ("backfills", "pods", "configmaps", "secrets", "services", "events", *self.mirrored_too):
-                listed = await asyncio.to_thread(self._listed, plural)
-                self._compare(plural, listed)
+            before, self.objects = self.objects, self.objects | await asyncio.to_thread(self._snapshot)
+            for plural, listed in self.objects.items():
+                self._compare(plural, before[plural], listed)
             if self.garbage_collector and self._has_garbage():
                 await asyncio.to_thread(self._collect)
             await asyncio.sleep(EVERY_S)
 
-    def _listed(self, plural):
-        items = self._call("GET", plural)["items"]
+    def _snapshot(self):
+        """List all kinds as of one version, so that no status is older than a pod, and no pod older than a status."""
+        newest = self._call("GET", "backfills")["metadata"]["resourceVersion"]
+        at = {"resourceVersion": newest, "resourceVersionMatch": "Exact"}
+        return {plural: self._listed(plural, at) for plural in (*MIRRORED, *self.mirrored_too)}
+
+    def _listed(self, plural, version=None):
+        items = self._call("GET", plural, query=version)["items"]
         return {(self.namespace, item["metadata"]["name"]): item for item in items}
 
-    def _compare(self, plural, listed):
-        before, self.objects[plural] = self.objects[plural], listed
+    def _compare(self, plural, before, listed):
         for key, object_ in listed.items():
             old = before.get(key)
             if old is None or old["metadata"]["uid"] != object_["metadata"]["uid"]:

@@ -10,6 +10,7 @@ from backfill_api.status.status import TOKEN_HASHES_MAX, Attempt, AttemptKind, C
 from backfill_api.timestamps import rfc3339
 from backfill_core.lifecycle.actions import DeleteAttemptObjects, LaunchDriver, PersistIntent
 from backfill_core.lifecycle.closing import detached, is_closing
+from backfill_core.lifecycle.commands import carried_over
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.next_look import next_look_ms
 from backfill_core.lifecycle.inputs.procedures import procedure_of
@@ -206,9 +207,13 @@ def _as_desired(context: Context, control: Control) -> Control:
 
 
 def _as_launched(context: Context, control: Control) -> Control:
-    """Return the control state of an attempt that is launched now, which also fulfils a requested restart."""
+    """Return the control state of an attempt that is launched now, which also fulfils a requested restart.
+
+    The driver of a deleted job may be gone before its acknowledgement of a Stop is recorded. With that Stop on record, a skipped
+    closing would wait for an acknowledgement of the last driver, whose pod may never start.
+    """
     token = context.restart_token or control.restart_token
-    return _as_desired(context, control.model_copy(update={"restart_token": token}))
+    return _as_desired(context, carried_over(control).model_copy(update={"restart_token": token}))
 
 
 def _launch_action(context: Context, attempt: Attempt) -> LaunchDriver:

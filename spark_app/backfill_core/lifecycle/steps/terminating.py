@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from backfill_api.status.progress import ProgressSummary
-from backfill_api.status.status import HISTORY_MAX, Attempt, BackfillStatus, Control, PastAttempt
+from backfill_api.status.status import HISTORY_MAX, Attempt, BackfillStatus, PastAttempt
 from backfill_core.errors import EXIT_COMPLETE
 from backfill_core.lifecycle.actions import DeleteAttemptObjects
+from backfill_core.lifecycle.commands import carried_over
 from backfill_core.lifecycle.inputs.approval import plan_of_pod
 from backfill_core.lifecycle.inputs.context import Context
 from backfill_core.lifecycle.inputs.termination import NOT_STARTED, UNCOUNTED, Termination
@@ -117,7 +118,7 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
             "failures": failures,
             "lost_drivers": losses.with_driver(status.lost_drivers, context.pod, termination),
             "lost_executors": lost_executors,
-            "control": status.control and _without_driver(status.control),
+            "control": status.control and carried_over(status.control),
             "history": (*history, past)[-HISTORY_MAX:],
             "plan": plan or status.plan,
             "plan_of": plan_of,
@@ -125,12 +126,6 @@ def _closed(context: Context, attempt: Attempt, termination: Termination) -> Bac
             "progress": progress and _at_rest(progress),
         }
     )
-
-
-def _without_driver(control: Control) -> Control:
-    """Keep only a requested receipt for the next driver, which gets pause and limit when it starts."""
-    kept = tuple(pending for pending in control.pending if pending.command.type == "Verify")
-    return control.model_copy(update={"pending": kept, "pending_since": control.pending_since if kept else None})
 
 
 def _at_rest(progress: ProgressSummary) -> ProgressSummary:

@@ -260,6 +260,15 @@ class TestTheEnd:
         assert RemoveFinalizer() in over.actions
         assert events(over) == ["ClosingSkipped"]
 
+    def test_stop_that_the_job_did_not_acknowledge_is_none_of_the_last_driver(self) -> None:
+        """The pod of the job may be gone first. A skipped closing then waited for the drain of a driver that never started."""
+        planned = begun(status_of=STATUSES["stopping, commanded"])
+        works = replace(planned, pods=(running(2),), report=report(2))
+        skipped = replace(planned, pods=(pod(2),), annotations={SKIP_CLOSING_ANNOTATION: "true"})
+
+        assert commands(checked(works)) == []
+        assert any(isinstance(action, DeletePod) for action in checked(skipped).actions)
+
     def test_a_deleted_namespace_ends_it_at_once(self) -> None:
         """No pod can be created there any more."""
         refused = replace(begun(), launch_failed=TERMINATING)
