@@ -178,6 +178,15 @@ class Store:
         self.forgotten = self.version
         self.history.clear()
 
+    def restore(self):
+        """Count versions from 1 again, as after a restore from a backup. No object is newer than the store."""
+        self.version = self.forgotten = 0
+        self.history.clear()
+        for objects in self.objects.values():
+            for key, object_ in objects.items():
+                self.version += 1
+                objects[key] = object_ | {"metadata": object_["metadata"] | {"resourceVersion": str(self.version)}}
+
     # ------------------------------------------------------------ writes
     def create(self, plural, namespace, body, *, dry_run=False):
         resource, object_ = RESOURCES[plural], copy.deepcopy(body)
